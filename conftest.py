@@ -1,4 +1,4 @@
-"""What all test trees share: system tools, private caches, one thread per worker, Hypothesis settings."""
+"""Settings and fixtures for all test trees: system tools, private caches, threads, Hypothesis, journals."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ import hypothesis
 import pytest
 from stratified import leave_the_rest_to_conformance
 
-# Tests keep away from the user's own compilation cache, and so do their child processes.
+# Tests and their child processes do not touch the user's own compilation cache.
 _scratch = tempfile.TemporaryDirectory(prefix="torchstone-tests-")
 os.environ["TORCHSTONE_CACHE_DIR"] = _scratch.name
-# Which of several ways to compute runs does not depend on how busy the machine is.
+# Without tuning, the choice between several ways to compute does not depend on how busy the machine is.
 os.environ["TORCHSTONE_TUNING"] = "0"
 
 # Workers share the cores; set before torch or NumPy is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Imports make hundreds of thousands of objects that live as long as the process: none is looked at again.
+# Imports make hundreds of thousands of objects that live as long as the process. The garbage collector is
+# off until collection has finished, and never scans them again.
 gc.disable()
 
-# A loaded machine is not a failure, and a failure must come back when it is looked for.
+# A slow machine must not cause a failure (no deadline), and a failure must be reproducible (derandomize).
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
 
 _SERVER_TOOLS = Path("/usr/lib/postgresql")
-"""Where Debian keeps the tools of database servers: not on the PATH."""
+"""Where Debian installs the tools of database servers. It is not on the PATH."""
 
 
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[[str], str]:
-    """``require_tool("gcc")`` is the path of a system tool.
+    """``require_tool("gcc")`` returns the path of a system tool.
 
-    Where it is missing the test is skipped, with the reason; with ``CI=true`` it fails, because
-    there ``make system-deps`` has run.
+    If the tool is missing, the test is skipped and says why. With ``CI=true`` the test fails, because
+    ``make system-deps`` has run there.
     """
 
     def find(name: str) -> str:
@@ -65,8 +66,8 @@ def require_tool() -> Callable[[str], str]:
 def largest_file() -> Callable[[int], contextlib.AbstractContextManager[None]]:
     """``with largest_file(100):`` lets no file of this process grow over 100 bytes, as on a full disk.
 
-    Python writes no bytecode inside: before 3.13 it keeps a module's file that was cut off, and every
-    later import of that module fails with an ``EOFError``.
+    Inside the block, Python writes no bytecode. Before 3.13 it would keep a truncated bytecode file, and
+    every later import of that module would fail with an ``EOFError``.
     """
 
     @contextlib.contextmanager
@@ -83,7 +84,7 @@ def largest_file() -> Callable[[int], contextlib.AbstractContextManager[None]]:
     return bounded
 
 
-# A run that goes on where it stopped: `--journal FILE` leaves out the tests that FILE says have passed.
+# `--journal FILE` resumes a test run: it leaves out the tests that have passed according to FILE.
 
 _passed = pytest.StashKey[frozenset[str]]()
 
@@ -107,14 +108,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # xdist's
 def pytest_configure_node(node: Any) -> None:
-    """Every xdist worker leaves out the same tests."""
+    """Send the tests to leave out to each xdist worker, so that all collect the same tests."""
     node.workerinput["passed"] = sorted(node.config.stash[_passed])
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     by_name = config.getoption("keyword") or any("::" in word for word in config.args)
-    if not by_name:  # whoever names a test wants all of its cases
+    if not by_name:  # a test that is named runs with all of its cases
         leave_the_rest_to_conformance(items)  # before `-m` looks at the markers
     passed = config.stash[_passed]
     done = [item for item in items if item.nodeid in passed]
@@ -124,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """From here on the garbage collector looks at what tests make, and less often than by default."""
+    """Enable the garbage collector for objects that tests make; it runs less often than by default."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
@@ -136,14 +137,17 @@ _ended = itertools.count(1)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Drop what Dynamo compiled before the memory mappings run out: it keeps functions that no test holds."""
+    """Drop what Dynamo compiled before the process runs out of memory mappings.
+
+    Dynamo keeps compiled functions that no test holds any more.
+    """
     if next(_ended) % 50 == 0 and "torch" in sys.modules and _mappings() > 20_000:
         sys.modules["torch"].compiler.reset()
         gc.collect()
 
 
 def _mappings() -> int:
-    """How many memory mappings this process has; Linux allows 65,530."""
+    """Return how many memory mappings this process has. Linux allows 65,530."""
     return Path("/proc/self/maps").read_bytes().count(b"\n")
 
 
@@ -152,19 +156,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     journal = item.config.getoption("--journal")
     if journal is not None and report.when == "call" and report.passed:
-        with open(journal, "a") as file:  # one short line: appended whole, also by several workers
+        with open(journal, "a") as file:  # one short line: several workers can append at once
             file.write(item.nodeid + "\n")
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Nothing left to run is a success."""
+    """Report success if no tests were left to run because all have passed earlier."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[_passed]:
         session.exitstatus = pytest.ExitCode.OK
 
 
 def _open_journal(path: Path, root: Path) -> frozenset[str]:
-    """The tests that passed with this very code; a journal of other code is begun anew."""
+    """Return the tests that passed with the current packages. Start a new journal if their code changed."""
     digest = hashlib.sha256()
     for source in sorted((root / "packages").rglob("*.py")):
         digest.update(source.relative_to(root).as_posix().encode() + source.read_bytes())

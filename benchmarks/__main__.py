@@ -74,7 +74,7 @@ def _speed(arguments: list[str]) -> int:
     except ValueError as error:
         parser.error(str(error))
     if options.device:
-        os.environ["TORCHSTONE_DEVICE"] = options.device  # the processes that measure inherit it
+        os.environ["TORCHSTONE_DEVICE"] = options.device  # inherited by the processes that measure
     modes = options.modes.split(",")
     if not set(modes) <= set(speed.MODES):
         parser.error(f"modes are {', '.join(speed.MODES)}")
@@ -119,7 +119,7 @@ def _page(arguments: list[str]) -> int:
 
 
 def _commit() -> str:
-    """The short name of the commit that is checked out; `unknown` outside a repository."""
+    """Return the short name of the commit that is checked out, or `unknown` outside a repository."""
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
@@ -153,7 +153,7 @@ def _suites() -> int:
 
 
 _SHORT_S = 1e-4
-"""What takes less is shown in microseconds."""
+"""Shorter times are shown in microseconds."""
 
 
 def table(title: str, rows: list[Row]) -> Table:

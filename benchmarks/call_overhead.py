@@ -1,4 +1,4 @@
-"""What one call of a compiled function costs beside eager, Inductor and an empty AOT backend."""
+"""What one call of a compiled function costs, compared with eager, Inductor and an empty AOT backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .measure import Row, paired
 
 
 class ManyParameters(torch.nn.Module):
-    """128 parameters and almost no arithmetic: XLA makes one loop over 8 elements of it."""
+    """128 parameters and almost no arithmetic: XLA compiles it to one loop over 8 elements."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""One model in one process: eager, Inductor and Torchstone in blocks of calls that take turns.
+"""Measures one model in one process: eager, Inductor and Torchstone take turns in blocks of calls.
 
 Training has a fourth candidate: the whole step as one program, by ``torchstone.compile_step``.
 
 ``python -m benchmarks.candidate_run MODEL MODE BATCH SECONDS`` prints one JSON record. The machine's
-peaks are measured in the same process, so that a time can be judged against its limit. Where the setting
-``device`` names a GPU that PyTorch has too, all candidates run there.
+peaks are measured in the same process, so that a time can be compared with its limit. If the setting
+``device`` names a GPU that PyTorch can use too, all candidates run there.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ CANDIDATES = {
 }
 
 LEFT_TO_EAGER = ("lstm", "gru")
-"""Dynamo captures recurrent networks for Torchstone only. Once it has met one for Inductor it skips
-that code with every backend, so that Inductor has no figure there: it would be eager's."""
+"""Dynamo captures recurrent networks for Torchstone only. If it meets one for Inductor, it skips that code
+with every backend from then on. So Inductor has no figure for these networks: it would be eager's."""
 
 BLOCKS = 6
 _SETTLE_S = 0.05
 _CHOOSING_CALLS, _CHOOSING_S = 80, 2.5
-"""Steps, and seconds of them, after which a compiled step has measured its program against eager PyTorch."""
+"""The steps and the seconds after which a compiled step has compared its program with eager PyTorch."""
 
 
 def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
-    """Figures of one model in ``mode`` (``inference`` or ``training``)."""
+    """Return the figures of one model in ``mode`` (``inference`` or ``training``)."""
     torch.manual_seed(0)
     network, args = NETWORKS[model](batch)
     network.train(mode == "training")
@@ -99,7 +99,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
 
 
 def settle(step: Callable[[], object]) -> None:
-    """Make steps until the compiled step has chosen who makes them."""
+    """Make steps until the compiled step has chosen between its program and eager PyTorch."""
     end = time.perf_counter() + _CHOOSING_S
     for _ in range(_CHOOSING_CALLS):
         step()
@@ -111,7 +111,7 @@ _EXTENSIONS = ("avx2", "avx512f", "avx512_fp16", "amx_tile")
 
 
 def _processor() -> str:
-    """The processor's name, and those of its instruction sets that kernels differ by."""
+    """Return the processor's name, and its instruction sets that make kernels differ."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -124,11 +124,11 @@ def _processor() -> str:
 
 
 def in_blocks(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
-    """Seconds per call of each block; a block settles first, so that the one before does not disturb it."""
+    """Return the seconds per call of each block. A block settles first, undisturbed by the one before."""
     share = seconds / BLOCKS / max(len(calls), 1)
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
-        seconds_per_call(call, share / 4)  # warm
+        seconds_per_call(call, share / 4)  # warm up
     for turn in range(BLOCKS):
         order = list(calls)[:: 1 if turn % 2 == 0 else -1]
         for name in order:
@@ -138,7 +138,10 @@ def in_blocks(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict
 
 
 def _single_calls(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
-    """Median seconds of single calls in turns: what threads and pages that another left behind cost too."""
+    """Return the median seconds of single calls that take turns.
+
+    They include what it costs that other candidates have left threads and memory pages behind.
+    """
     samples: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -172,7 +175,7 @@ def sgd(network: torch.nn.Module) -> torch.optim.Optimizer:
 def training(
     name: str, network: torch.nn.Module, args: tuple[Any, ...], optimizer: torch.optim.Optimizer
 ) -> Callable[[], object]:
-    """A function that does one step as the candidate ``name`` does it."""
+    """Return a function that does one training step as the candidate ``name`` does it."""
     if name == "step":
         whole = torchstone.compile_step(network, optimizer, lambda model, batch: _loss(model(*batch)))
         return lambda: whole(args)
@@ -192,7 +195,7 @@ def _loss(outputs: Any) -> torch.Tensor:
 
 
 def _work(network: torch.nn.Module, args: tuple[Any, ...], mode: str) -> tuple[float, float]:
-    """FLOPs of one call (products and convolutions), and the fewest bytes of weights that it moves."""
+    """Return the FLOPs of one call (products and convolutions), and the least bytes of weights it moves."""
     copied = copy.deepcopy(network)
     with FlopCounterMode(display=False) as counter:
         outputs = copied(*args)

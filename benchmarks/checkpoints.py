@@ -1,7 +1,7 @@
-"""Saving and loading a model's weights beside a plain copy of the file, ``torch.save``, safetensors and DCP.
+"""Saving and loading a model's weights, beside a plain copy of the file, ``torch.save``, safetensors and DCP.
 
-Every save ends on the disk: what does not sync its files itself is synced afterwards, the plain copy too. A
-load goes into a model that is there. ``BENCHMARK_BYTES`` sets the size; the claim is for 2 GB.
+Every save ends on the disk: files that a candidate does not sync itself are synced afterwards, also the plain
+copy. A load fills a model that exists already. ``BENCHMARK_BYTES`` sets the size; the claim is for 2 GB.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .measure import Row, paired
 _TENSOR = 16 << 20
 """Bytes of each weight."""
 _SHARE = 0.8
-"""Of a plain copy's speed: what a save and a load must reach."""
+"""The share of a plain copy's speed that a save and a load must reach."""
 
 
 class Weights(torch.nn.Module):
-    """As many weights of 16 MiB as make ``size`` bytes."""
+    """A module with as many weights of 16 MiB as fit into ``size`` bytes."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def _saves(folder: Path, model: torch.nn.Module) -> dict[str, Callable[[], objec
 
 
 def _loads(folder: Path, model: torch.nn.Module) -> dict[str, Callable[[], object]]:
-    """What :func:`_saves` has written, into the model."""
+    """Return functions that load what :func:`_saves` has written into the model."""
 
     def dcp_load() -> None:
         dcp.load({"model": model.state_dict()}, checkpoint_id=folder / "dcp", no_dist=True)
@@ -117,7 +117,7 @@ def _sync(path: Path) -> None:
 
 
 def _checksums() -> Row:
-    """What a checksum of 8 MiB costs on one core, beside a copy in memory: why it is CRC-32."""
+    """Measure checksums of 8 MiB on one core, beside a copy in memory. They show why CRC-32 is used."""
     data = os.urandom(8 << 20)
     seconds = paired(
         {

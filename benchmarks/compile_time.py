@@ -100,7 +100,7 @@ def _walk(program: ExportedProgram) -> bytes:
 
 
 def _torch_mlir(exported: ExportedProgram) -> dict[str, float]:
-    """The same program through torch-mlir, if it is installed; nothing where it fails."""
+    """Time the same program through torch-mlir. Return nothing if that is not installed or fails."""
     if importlib.util.find_spec("torch_mlir") is None:
         return {}
     from torch_mlir import fx

@@ -18,7 +18,7 @@ CALLS, WARM_UP = 100, 3
 
 
 def rows() -> Iterator[Row]:
-    import torchstone.device  # changes PyTorch for the process: not before this suite is asked for
+    import torchstone.device  # changes PyTorch for the whole process, so import it only for this suite
 
     torchstone.device.register()
     seconds = paired(_candidates(chain))
@@ -50,7 +50,7 @@ def _candidates(make: Callable[[str], Callable[[], object]]) -> dict[str, Callab
 
 
 def _torchax() -> tuple[dict[str, float], dict[str, str]]:
-    """What a call costs there, from a process of its own; and why there is no figure, if that fails."""
+    """Return what a call costs in torchax, measured in a separate process, or why there is no figure."""
     if importlib.util.find_spec("torchax") is None:
         return {}, {}
     command = [sys.executable, "-m", "benchmarks.torchax_calls"]

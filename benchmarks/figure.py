@@ -10,14 +10,14 @@ from .speed import MODES, Figures
 COLORS = {"inductor": "#8c959f", "torchstone": "#d9822b", "step": "#9a3412"}
 NAMES = {"inductor": "Inductor", "torchstone": "Torchstone", "step": "Torchstone, whole step"}
 MOST = 3.0
-"""Longer bars are cut off here; their number says how long they are."""
+"""Longer bars are cut off at this ratio. The number beside the bar gives its real length."""
 
 _TEXT, _RULE = "#6e7781", "#afb8c1"
 _LEFT, _UNIT, _BAR, _GAP, _TITLE = 150, 130, 12, 12, 34
 
 
 def svg(figures: Iterable[Figures]) -> str:
-    """An SVG document: how many times as fast as eager each candidate is, by mode and model."""
+    """Return an SVG document: how many times as fast as eager each candidate is, by mode and model."""
     listed = list(figures)
     body: list[str] = []
     y = 30.0
@@ -47,7 +47,7 @@ def svg(figures: Iterable[Figures]) -> str:
 
 
 def _group(body: list[str], y: float, name: str, ratios: Mapping[str, float]) -> float:
-    """Draws the bars of one model from ``y`` on; returns where the next model begins."""
+    """Draw the bars of one model from ``y`` on, and return where the next model begins."""
     body.append(_text(_LEFT - 8, y + len(ratios) * _BAR / 2 + 4, name, anchor="end"))
     for candidate, ratio in ratios.items():
         length = min(ratio, MOST) * _UNIT

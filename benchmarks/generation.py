@@ -1,6 +1,6 @@
-"""Seconds for tokens of a language model, beside eager ``model.generate``, and Inductor with a static cache.
+"""Seconds for tokens of a language model, compared with eager ``model.generate`` and Inductor's static cache.
 
-A row holds where all make the same tokens.
+A row holds if all candidates generate the same tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rows() -> Iterator[Row]:
 
 
 def _models() -> Iterator[tuple[str, Any]]:
-    """Some millions of random weights: GPT-2, and Llama with grouped queries."""
+    """Yield models with some millions of random weights: GPT-2, and Llama with grouped queries."""
     common = {"vocab_size": 8000, "max_position_embeddings": LENGTH, "initializer_range": 0.1}
     common |= {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 8}
     common |= {"bos_token_id": None, "eos_token_id": None}

@@ -1,7 +1,7 @@
-"""How time grows with size, beside eager: one function per family of operators.
+"""How time grows with size, compared with eager: one function per family of operators.
 
-On one core each, in memory that the process keeps: what grows is the work of either one,
-and neither the scheduling of threads nor the system's work on fresh pages hides or adds any.
+Both run on one core, in memory that the process keeps. So the times grow with the work alone: neither the
+scheduling of threads nor the system's work on fresh pages hides or adds any.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STEPS = (10, 100, 1_000, 10_000)
 LENGTHS = (512, 1_024, 2_048, 4_096, 8_192)
 ELEMENTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SLACK = 0.1
-"""How far the exponent may be above eager's: a quarter more per tenfold size, the spread of measurements."""
+"""How far the exponent may be above eager's: measurements spread by a quarter per tenfold size."""
 SIZES_JUDGED = 3
-"""The exponent is that of the largest sizes: their time is work, not the fixed cost of a call."""
+"""How many of the largest sizes give the exponent: their time is work, not the fixed cost of a call."""
 RESOLVED = 0.25
-"""Share of the fixed cost below which work is not told from it; the two largest sizes are judged anyway."""
+"""Work below this share of the fixed cost does not count. The two largest sizes are judged anyway."""
 ROUNDS = 9
 INPUTS = 5
-"""So many inputs of a size take turns: how long a selection takes depends on the numbers."""
+"""How many inputs of a size take turns: the time of a selection depends on the numbers."""
 
 CANDIDATES = ("eager", "torchstone")
 Candidates = Mapping[str, Callable[[], object]]
@@ -47,15 +47,15 @@ def rows() -> Iterator[Row]:
 
 
 def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -> Iterator[Row]:
-    """One row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
+    """Yield one row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
 
-    ``make`` gives the candidates for a size; those of all sizes take turns. What is compared
-    is the exponent of growth of each one's work: its time without the fixed cost of a call,
-    for which its time at the smallest size stands. Of a candidate with a high fixed cost, the
-    time alone would seem to grow slowly, and that of the other one fast; how often the time at
-    the smallest size goes into that at the largest is noted beside it. The exponents differ
-    by the slope of the ratio of both works, which is that of neighbours in time: a machine
-    that slows down in between does so for both.
+    ``make`` returns the candidates for a size. The candidates of all sizes take turns. The
+    exponents of growth of their work are compared. A candidate's work is its time without the
+    fixed cost of a call, which is estimated by the time at the smallest size. The time itself
+    would not do: with a high fixed cost, it seems to grow slowly. The factor from the time at the
+    smallest size to that at the largest is noted beside the exponent. The difference of the
+    exponents is the slope of the ratio of both works. Each ratio is taken from measurements next
+    to each other in time, so that a machine that slows down does so for both.
     """
     torch._dynamo.reset()
     turns = {f"{candidate} {size}": run for size in sizes for candidate, run in make(size).items()}
@@ -93,7 +93,7 @@ def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -
 
 
 def _judged(typical: Sequence[Mapping[str, float]]) -> slice:
-    """The largest sizes whose work can be told from the fixed cost."""
+    """Return the largest sizes, as far as their work can be distinguished from the fixed cost."""
     first, fixed = len(typical) - SIZES_JUDGED, typical[0]
     while first < len(typical) - 2 and any(
         taken - fixed[name] < RESOLVED * fixed[name] for name, taken in typical[first].items()
@@ -103,7 +103,7 @@ def _judged(typical: Sequence[Mapping[str, float]]) -> slice:
 
 
 def _slope(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """Of log(values) over log(sizes)."""
+    """Return the slope of log(values) over log(sizes)."""
     positive = [max(one, sys.float_info.min) for one in values]
     return linear_regression(*(list(map(math.log, one)) for one in (sizes, positive))).slope
 
@@ -188,7 +188,7 @@ SIZED: dict[str, tuple[Callable[[int], Inputs], Function]] = {
     "embedding_bag mean": (_bags, partial(_bag, "mean")),
     "embedding_bag max": (_bags, partial(_bag, "max")),
 }
-"""By name: the inputs for a number of elements, and the function."""
+"""For each name, a function that makes the inputs for a number of elements, and the function to measure."""
 
 
 def _sized(make: Callable[[int], Inputs], function: Function, size: int) -> Candidates:

@@ -1,4 +1,4 @@
-"""Paired timing: candidates take turns, so that a machine's drift hits all of them alike."""
+"""Paired timing: candidates take turns, so that a drift of the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import torch
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a suite's table: seconds per call (median), and what else is worth saying.
+    """One line of a suite's table: the median seconds per call of each candidate, a requirement, and notes.
 
-    ``baseline`` names the candidate that the ratios refer to; ``bound`` is a
-    requirement in words, ``held`` whether this run met it (None: no requirement).
+    ``baseline`` names the candidate that the ratios refer to. ``bound`` is the
+    requirement in words, and ``held`` says whether this run met it (None: no requirement).
     """
 
     name: str
@@ -35,7 +35,7 @@ class Row:
 def paired(
     candidates: Mapping[str, Callable[[], object]], *, budget_s: float = 2.0, rounds: int = 7
 ) -> dict[str, float]:
-    """Median seconds per call of each candidate, of :func:`rounds_of`."""
+    """Return each candidate's median seconds per call in the rounds of :func:`rounds_of`."""
     samples = rounds_of(candidates, budget_s=budget_s, rounds=rounds)
     return {name: statistics.median(values) for name, values in samples.items()}
 
@@ -43,11 +43,11 @@ def paired(
 def rounds_of(
     candidates: Mapping[str, Callable[[], object]], *, budget_s: float, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds per call of each candidate, round by round.
+    """Return the seconds per call of each candidate, round by round.
 
-    Every round runs each candidate for an equal share of ``budget_s``; the
-    number of calls per share is fixed by a third, unrecorded call. The first one
-    compiles, the second one may measure what to run.
+    Every round runs each candidate for an equal share of ``budget_s``. Three calls come
+    before and are not recorded. The first compiles, the second may measure what to run,
+    and the third decides how many calls fill a share.
     """
     calls: dict[str, int] = {}
     for name, function in candidates.items():
@@ -76,7 +76,7 @@ def once(function: Callable[[], object]) -> float:
 
 @contextlib.contextmanager
 def one_core() -> Iterator[None]:
-    """This thread, the threads that it starts, and eager PyTorch's operators run on one core (on Linux)."""
+    """Run this thread, the threads that it starts, and eager PyTorch's operators on one core (on Linux)."""
     threads = torch.get_num_threads()
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     torch.set_num_threads(1)
@@ -91,14 +91,14 @@ def one_core() -> Iterator[None]:
 
 
 _KEEP = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 2**26), "M_MMAP_MAX": (-4, 0)}
-"""glibc's options of ``mallopt`` by which freed memory stays with the process."""
+"""Options of glibc's ``mallopt`` that make freed memory stay with the process."""
 
 
 def keep_memory() -> None:
-    """From now on, memory that this process frees stays with it (with glibc; elsewhere nothing changes).
+    """Make memory that this process frees from now on stay with it. Without glibc, nothing changes.
 
-    Otherwise large arrays come from the system anew in each call, and its work on their pages,
-    up to three quarters of a call's time, is measured in place of the operator's.
+    Otherwise each call would get large arrays from the system anew. The system's work on their
+    pages, up to three quarters of a call's time, would then hide the operator's.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):

@@ -1,11 +1,11 @@
 """The peak memory of a training step: eager PyTorch, ``torch.compile`` with its optimizer, a whole step.
 
 Each candidate runs in a process of its own, whose allocator gives freed memory back at once, so that resident
-memory is memory in use. A step's memory is what lives between steps (parameters, buffers, gradients, the
-optimizer's state, the batch) and what the resident memory rises by while a step runs, at least what the
-engine says that its program's intermediate values take. A whole step is measured once it has chosen between
-its program and eager PyTorch: while they take turns, what both keep is there. The graphs and the code that
-compilers keep besides do not depend on the batch and are not in it; ``process`` has all.
+memory is memory in use. A step's memory is the sum of two parts. One is what lives between steps (parameters,
+buffers, gradients, the optimizer's state, the batch). The other is the rise of resident memory while a step
+runs, but at least what the engine reports for its program's intermediate values. A whole step is measured
+after it has chosen between its program and eager PyTorch: until then, both keep memory. Graphs and code that
+compilers keep do not depend on the batch and are left out; ``process`` includes them.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _GIVEN_BACK = {
     "MALLOC_TRIM_THRESHOLD_": "0",
     "TORCHSTONE_KEEP_MEMORY": "0",
 }
-"""Of glibc's allocator: larger blocks come from the system, and freed ones return to it.
+"""Settings for glibc's allocator: larger blocks come from the system, and return to it when they are freed.
 
-The setting ``keep_memory`` would undo that: freed blocks stay for the next call, in pieces.
+The setting ``keep_memory`` would undo that, and keep freed blocks in pieces for the next call.
 """
 
 Figures = Mapping[str, int]
-"""Bytes of one candidate."""
+"""The figures of one candidate, in bytes."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def ratio(found: Mapping[str, Figures], candidate: str = "step") -> float:
-    """The memory of a candidate's step over that of eager's."""
+    """Return the memory of a candidate's step divided by that of eager's."""
     return found[candidate]["step"] / found["eager"]["step"]
 
 
@@ -134,14 +134,14 @@ def run(model: str, candidate: str) -> dict[str, int]:
     with torchstone.profile() as seen:
         call()
     engine = max((one.memory.get("intermediate", 0) for one in seen.programs), default=0)
-    # What the engine keeps for its intermediate values from one step to the next does not rise.
+    # Memory that the engine keeps for intermediate values from step to step does not show as a rise.
     return {"step": live + max(int(risen), engine), "between": live, "process": process, "engine": engine}
 
 
 def _rise_of(call: Callable[[], object]) -> int:
-    """By how much resident memory rises while ``call`` runs."""
+    """Return by how much resident memory rises while ``call`` runs."""
     ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status("VmRSS")
     call()
     return _status("VmHWM") - before
@@ -153,7 +153,7 @@ def _status(name: str) -> int:
 
 
 def _live(network: torch.nn.Module, optimizer: torch.optim.Optimizer, args: Sequence[Any]) -> int:
-    """Bytes of all tensors that live between steps, each memory once."""
+    """Return the bytes of all tensors that live between steps. Shared memory counts once."""
     tensors = [*network.parameters(), *network.buffers(), *args]
     tensors += [p.grad for p in network.parameters()]
     tensors += [one for state in optimizer.state.values() for one in state.values()]

@@ -1,4 +1,4 @@
-"""What optest itself costs: planning, running and reporting stub cases, and keeping processes apart."""
+"""What optest itself costs: planning, running and reporting stub cases, and isolating them in processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(json.dumps(figures), file=sys.stderr)
 
 
 def _run(folder: Path, *words: str) -> dict[str, float]:
-    """``optest run`` in a process of its own: exit code, seconds, CPU seconds, peak MiB."""
+    """Run ``optest run`` in its own process. Return exit code, seconds, CPU seconds and peak MiB."""
     done = subprocess.run(
         [sys.executable, "-c", _RUN, "run", *words],
         cwd=folder,
@@ -55,7 +55,7 @@ def _run(folder: Path, *words: str) -> dict[str, float]:
 
 
 def _plan(folder: Path, cases: int) -> str:
-    """A plan of ``cases`` small cases: some hundred elements, so that NumPy's own time is small, too."""
+    """Write a plan of ``cases`` cases with only some hundred elements, so that NumPy takes little time."""
     each = cases // (2 * len(_OPERATORS))
     shapes = [[1 + i % 8, 1 + i // 8 % 8, 1 + i // 64] for i in range(each)]
     file = folder / "plan.yaml"
@@ -92,7 +92,7 @@ def rows() -> Iterator[Row]:
     each = {
         label: (seconds[label, many] - seconds[label, few]) / (many - few)
         for label in ("in process", "isolated")
-    }  # the difference leaves out what a process costs once
+    }  # the difference leaves out the fixed cost of a process
     extra = each["isolated"] - each["in process"]
     yield Row(
         "one stub case",

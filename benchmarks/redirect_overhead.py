@@ -1,6 +1,6 @@
-"""What one PyTorch call costs more inside a redirection.
+"""How much more one PyTorch call costs inside a redirection.
 
-Outside it costs nothing by construction: the patched names are the identical objects as before
+Outside, a redirection costs nothing by construction: the patched names are the same objects as before
 (``tests/redirect/test_patches.py``) and no mode is on PyTorch's stack.
 """
 
@@ -17,7 +17,7 @@ import torchstone
 from .measure import Row, paired
 
 MOST_MICROSECONDS = 8.0
-"""What a call inside the scope may cost over the same call outside."""
+"""How much more a call inside the scope may cost than the same call outside."""
 
 x = torch.randn(8)
 
@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[], object]] = {
     'torch.empty(8, device="cuda")': lambda: torch.empty(8, device="cuda"),
     "x.to(device, dtype)": lambda: x.to("cpu", torch.float32),
 }
-"""Calls by name; those that only a redirected process can make have a twin outside."""
+"""The calls by name. A call that only a redirected process can make is compared with its twin outside."""
 
 _TWINS = {
     "torch.empty(8, device=0)": 'torch.empty(8, device="cpu")',
@@ -40,7 +40,7 @@ _TWINS = {
 
 
 _REPETITIONS = 2000
-"""Calls in one scope, so that entering and leaving it does not count."""
+"""How many calls run in one scope, so that entering and leaving it does not count."""
 
 
 def rows() -> Iterator[Row]:
@@ -67,7 +67,7 @@ def rows() -> Iterator[Row]:
 
 
 def _each(candidates: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Seconds of one call, of candidates that make many."""
+    """Return the seconds of one call, for candidates that make many calls."""
     return {name: seconds / _REPETITIONS for name, seconds in paired(candidates, budget_s=1.0).items()}
 
 
@@ -80,7 +80,7 @@ def _repeated(call: Callable[[], object]) -> Callable[[], None]:
 
 
 class _Empty(TorchFunctionMode):
-    """What any mode costs."""
+    """A mode that does nothing. It shows what any mode costs."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))

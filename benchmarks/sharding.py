@@ -1,7 +1,7 @@
-"""Programs on 1, 2 and 4 devices of the CPU, beside JAX's own program for the same block and mesh.
+"""Programs on 1, 2 and 4 devices of the CPU, compared with JAX's own program for the same block and mesh.
 
-The devices share the machine's cores, so more of them show what splitting costs, not what it gains.
-``python -m benchmarks.sharding DEVICES`` measures in a process that has so many devices.
+The devices share the machine's cores, so more devices show what splitting costs, not what it gains.
+``python -m benchmarks.sharding DEVICES`` measures in a process with that many devices.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _step(devices: int, specs: dict[str, tuple[str | None, ...]]) -> dict[str, C
 def _placed(
     model: torch.nn.Module, devices: int, specs: dict[str, tuple[str | None, ...]]
 ) -> tuple[dict[str, Any], Callable[[str, Any], Any]]:
-    """The weights on JAX's devices, and what puts another array there."""
+    """Return the weights on JAX's devices, and a function that puts another array there."""
     mesh = jax.make_mesh((devices,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def place(name: str, array: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The speed of whole models: several processes per model, one JSON file each, tables and comparisons of them.
+"""The speed of whole models: several processes per model, each with a JSON file, and tables of the files.
 
-``python -m benchmarks speed`` resumes: a file that is there is not measured again. ``python -m benchmarks
-compare A B`` says what became slower between two folders.
+``python -m benchmarks speed`` resumes: it does not measure again if the file is there. ``python -m benchmarks
+compare A B`` says what became slower from folder A to folder B.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .networks import CLASSICS, NETWORKS, TRAINING_BATCH
 
 MODES = ("inference", "training")
 SLOWER = 1.05
-"""A time this many times the earlier one is reported, if it is beyond both spreads."""
+"""A time is reported as slower if it is this many times the earlier one and the spreads do not overlap."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What the processes of one model, mode and batch found, joined."""
+    """The joined figures of all processes of one model, mode and batch."""
 
     name: str
     mode: str
@@ -37,7 +37,7 @@ class Figures:
     low: Mapping[str, float]
     high: Mapping[str, float]
     ratios: Mapping[str, float]
-    """Eager's time over each candidate's, the median over pairs of neighbouring blocks."""
+    """Eager's time divided by each candidate's: the median over pairs of neighboring blocks."""
     single_ratios: Mapping[str, float]
     cold_s: Mapping[str, float]
     warm_s: Mapping[str, float]
@@ -49,7 +49,7 @@ class Figures:
 def measure(
     folder: Path, models: Sequence[str], modes: Sequence[str], *, batch: int, processes: int, seconds: float
 ) -> None:
-    """Run what ``folder`` does not have yet; a model that fails is named, and tried again next time."""
+    """Run what ``folder`` does not have yet. A model that fails is named, and tried again next time."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in models:
         for mode in modes:
@@ -62,7 +62,7 @@ def measure(
 
 
 def _measure_one(file: Path, arguments: Sequence[str], caches: str, process: int) -> None:
-    """One process; the first of a model finds empty caches, the others what it left there."""
+    """Run one process. The first process of a model finds empty caches, and fills them for the others."""
     environment = {
         **os.environ,
         "TORCHSTONE_CACHE_DIR": f"{caches}/torchstone",
@@ -87,7 +87,7 @@ def _measure_one(file: Path, arguments: Sequence[str], caches: str, process: int
 
 
 def read(folder: Path) -> dict[str, Figures]:
-    """The figures in a folder, by model, mode and batch."""
+    """Return the figures in a folder, by model, mode and batch."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for file in sorted(folder.glob("*.json")):
         groups.setdefault(file.stem.rpartition("-")[0], []).append(json.loads(file.read_text()))
@@ -137,7 +137,7 @@ COLUMNS = (
 
 
 def table_rows(figures: Iterable[Figures], mode: str) -> list[list[str]]:
-    """One row per model and the geometric means of what is faster than eager by how much."""
+    """Return one row per model, and a row with the geometric means of the speedups over eager."""
     chosen = [f for f in figures if f.mode == mode]
     rows = [_row(f) for f in chosen]
     if chosen:
@@ -208,7 +208,7 @@ first call without and with its cache on disk."""
 
 
 def page(folder: Path, picture: str) -> str:
-    """The figures as a page of the documentation, with the file of a picture."""
+    """The figures as a page of the documentation, which shows the picture in the given file."""
     machines = sorted({_machine(json.loads(file.read_text())) for file in folder.glob("*.json")})
     parts = ["# Speed of whole models", "", _PAGE, "", *(f"Measured on: {one}." for one in machines), ""]
     parts += [f"![How many times as fast as eager each candidate is]({picture})"]
@@ -227,7 +227,7 @@ def _machine(run: Mapping[str, Any]) -> str:
 
 
 def compare(before: Path, after: Path) -> list[str]:
-    """What became slower: one line per model whose blocks lie beyond those of the earlier run."""
+    """What became slower: one line per model whose blocks are slower than those of the earlier run."""
     old, new = read(before), read(after)
     slower = []
     for key in sorted(old.keys() & new.keys()):
@@ -246,7 +246,7 @@ def compare(before: Path, after: Path) -> list[str]:
 
 
 def names_of(text: str) -> list[str]:
-    """Models from a comma-separated list; ``classic`` and ``all`` are lists of their own."""
+    """Return the models in a comma-separated list. ``classic`` and ``all`` stand for lists of models."""
     chosen: list[str] = []
     for name in text.split(","):
         chosen += CLASSICS if name == "classic" else NETWORKS if name == "all" else [name]

@@ -1,8 +1,8 @@
 """What a call costs in torchax's eager mode: ``python -m benchmarks.torchax_calls`` prints seconds.
 
-It is a process of its own, because PyTorch has room for one device of this kind. torchax 0.0.13 does not
-import with PyTorch 2.13, which has dropped overloads that it names. They get stand-ins here, which no call
-reaches.
+This runs in a process of its own, because PyTorch has room for only one device of this kind. torchax 0.0.13
+cannot be imported with PyTorch 2.13, which has dropped overloads that torchax names. Here they get stand-ins,
+which no call reaches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _dropped_overloads_named() -> Iterator[None]:
 
 
 def seconds_per_call() -> float:
-    """The median of the device's own chain of calls; each chain is waited for."""
+    """Return the median for the chain of calls that the device is measured with. It waits for each chain."""
     with _dropped_overloads_named():
         importlib.import_module("torchax").enable_globally()
     run: Any = chain("jax")

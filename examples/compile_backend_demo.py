@@ -1,7 +1,7 @@
 """``torch.compile(backend="torchstone")`` on a matrix product and an activation, forward and backward.
 
-Fallback is an error here, so that whatever runs was compiled. Prints what each
-graph was compiled to and how far the results are from eager PyTorch's.
+Fallback is an error here, so everything that runs was compiled. Prints what each
+graph was compiled to, and how far the results are from eager PyTorch's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Export a model, save the artifact, load it, and call it with batches of other sizes.
 
-``python export_and_run.py [FILE.stone]`` leaves the artifact in FILE.stone if one is named.
+``python export_and_run.py [FILE.stone]`` keeps the artifact in FILE.stone, if a file is named.
 """
 
 from __future__ import annotations

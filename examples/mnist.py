@@ -38,7 +38,7 @@ def network(size: int) -> nn.Sequential:
 
 
 def train(model: nn.Module, digits: Digits, epochs: int) -> int:
-    """Train, and return how many programs that took."""
+    """Train the model, and return how many programs were compiled for it."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     steps = epochs * -(-len(digits.labels) // BATCH)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, total_steps=steps)

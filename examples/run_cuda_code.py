@@ -1,4 +1,4 @@
-"""A training loop that is hard-coded for CUDA, run on the best device that is here; nothing in it is changed.
+"""Run a training loop that is hard-coded for CUDA, unchanged, on the best device that is available.
 
 A whole script needs no code at all: ``torchstone redirect run train.py``.
 """

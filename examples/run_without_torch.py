@@ -1,8 +1,8 @@
 """Run an artifact in a process that has jaxlib and no torch.
 
 ``python run_without_torch.py [FILE.stone]``; without a file, another process
-exports one first (export_and_run.py). Importing torch is made an error here, so
-that nothing can use it unseen.
+exports one first (export_and_run.py). Here, importing torch is an error, so that
+nothing can use it unnoticed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy
 
 
 class NoTorch(MetaPathFinder):
-    """Stands before the import system and refuses torch."""
+    """An import hook that refuses torch."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name.partition(".")[0] == "torch":

@@ -1,6 +1,6 @@
 """Train a CNN on handwritten digits through the compiler, export it, classify with the artifact.
 
-What ``torchstone demo`` does; the work is in :mod:`torchstone.parity.demo`.
+``torchstone demo`` does the same. The code is in :mod:`torchstone.parity.demo`.
 """
 
 from __future__ import annotations

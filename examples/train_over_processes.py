@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 examples/train_over_processes.py
 
-``jax.distributed`` joins the processes; anything that starts processes will do in place of torchrun.
+``jax.distributed`` joins the processes. Anything that starts processes can be used instead of torchrun.
 Without torchrun the script trains on one device, with the same losses.
 """
 
@@ -30,7 +30,7 @@ def join_processes() -> tuple[int, int]:
 
 def main() -> None:
     processes, rank = join_processes()
-    # Every process makes the same model. Of a batch it needs its own rows.
+    # Every process makes the same model, but only needs its own rows of a batch.
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)

@@ -3,8 +3,8 @@
     python tools/accuracy.py           # all functions, about a minute
     python tools/accuracy.py sin pow   # print these only
 
-The figures depend on the machine (vector instructions of eager's kernels and of the
-engine), so that no test compares them; whether the rule holds is tested.
+The figures depend on the machine (the vector instructions of eager's kernels and of the
+engine), so no test compares them. The tests only check that the rule holds.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def ulps(error: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each function and write the page; 1 if the rule is broken somewhere, else 0."""
+    """Print a line for each function and write the page. Return 1 if any function breaks the rule, else 0."""
     parser = argparse.ArgumentParser(description="Measure the accuracy of float32 functions.")
     parser.add_argument("function", nargs="*", help="print these only, and write no page")
     wanted = parser.parse_args(arguments).function

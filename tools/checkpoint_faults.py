@@ -2,8 +2,9 @@
 
     python tools/checkpoint_faults.py
 
-The cells are in ``packages/torchstone/tests/checkpoint_cases/faults.py``. A cell in which something is lost
-ends this with its error and leaves the page as it was. The tests try each cell too, and compare the page.
+The cells are in ``packages/torchstone/tests/checkpoint_cases/faults.py``. If a cell loses
+something, the program ends with the cell's error and does not change the page. The tests also try each
+cell, and compare the page.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ loader's own, is tested beside this. [Checkpoints](checkpoints.md) describes the
 
 
 def line(cells: Sequence[str]) -> str:
-    """One row as it is on the page."""
+    """Return one row as it appears on the page."""
     return table(_HEAD, [cells]).splitlines()[-1]
 
 
 def main() -> int:
-    """Run every cell and write the page; the exit status."""
+    """Run every cell, write the page, and return the exit status."""
     torch.set_num_threads(1)
     rows = []
     for cell in faults.FAULTS.values():

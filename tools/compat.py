@@ -1,12 +1,12 @@
-"""Checks every tested version of PyTorch and Python in its own environment, and goes on where it stopped.
+"""Checks every tested version of PyTorch and Python in its own environment, and resumes where it stopped.
 
     python tools/compat.py                   # all versions and checks that have not passed with this code
     python tools/compat.py --only 2.14.1     # one version of PyTorch; --only 3.12: one of Python
     python tools/compat.py --page            # write the page from what is recorded
 
-An environment takes several GB. It is made in ``.compat/VERSION``, with the results, from which a later run
-goes on. ``docs/compatibility.json`` keeps the newest result of every check, on whichever machine it ran, and
-``docs/compatibility.md`` is the page of it.
+An environment takes several GB. It is made in ``.compat/VERSION``, next to its results, from which a later
+run resumes. ``docs/compatibility.json`` keeps the newest result of every check, whichever machine it ran on.
+``docs/compatibility.md`` is written from it.
 
 Interpreters are looked for on the PATH; ``PYENV_VERSION=3.11.7:3.12.1`` puts some of pyenv's there. Others
 need not be installed: packages of another Debian release will do, unpacked into a folder with their C library
@@ -38,11 +38,11 @@ PLACE, RECORD, PAGE = ROOT / ".compat", ROOT / "docs/compatibility.json", ROOT /
 VERSIONS = ROOT / "packages/torchstone/src/torchstone/torch_internals/versions.py"
 MODELS = ("mlp", "cnn", "resnet18", "bert", "gpt2", "vit")
 PYTHONS = ("3.12", "3.13", "3.14")
-"""Beside the one that the versions of PyTorch are checked with."""
+"""The other versions of Python that are checked, besides the one used to check the versions of PyTorch."""
 FOLLOWS_TORCH = ("torch", "torchao", "sympy", "setuptools")
 """Pins of ``constraints.txt`` that fit one version of PyTorch only."""
 ENOUGH = 0.99
-"""Of the overloads that a version has, the share that must work."""
+"""The share of a version's overloads that must work."""
 TESTS = "packages/torchstone/tests"
 
 INTRODUCTION = """\
@@ -59,7 +59,7 @@ other code than the versions of PyTorch were checked with. This page is written 
 
 @dataclass(frozen=True)
 class Check:
-    """One command in each environment; ``reported`` is a file with one result per test."""
+    """One command that runs in each environment. If ``reported``, it writes a file with a result per test."""
 
     name: str
     words: tuple[str, ...]
@@ -68,7 +68,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a check ended: ``failed`` names what did not pass, of ``total`` tests where it has any.
+    """How a check ended. ``failed`` names the tests that did not pass, of ``total``, if the check has tests.
 
     ``sources`` is the code that was checked, as :func:`sources` names it.
     """
@@ -106,14 +106,14 @@ def python_checks(python: str) -> Iterator[Check]:
 
 
 def tested_versions() -> tuple[str, ...]:
-    """Those that Torchstone names, read without importing it."""
+    """Return the versions of PyTorch that Torchstone names as tested, read without importing it."""
     found = re.search(r"^TESTED = \((.*)\)$", VERSIONS.read_text("utf-8"), re.MULTILINE)
     assert found is not None
     return tuple(re.findall(r'"(.*?)"', found[1]))
 
 
 class Environment:
-    """One version of PyTorch and one of Python, by default this one, in a virtual environment."""
+    """A virtual environment with one version of PyTorch and one of Python, by default the running one."""
 
     def __init__(self, version: str, python: str = "") -> None:
         self.version, self.python, self.name = version, python, python or version
@@ -125,7 +125,7 @@ class Environment:
         self._record = self.place / "results.json"
 
     def install(self) -> None:
-        """Makes the environment, unless that was done; an interrupted installation runs again."""
+        """Make the environment, unless it is complete. An interrupted installation runs again."""
         stamp = self.place / "installed"
         if stamp.exists():
             return
@@ -150,29 +150,29 @@ class Environment:
         stamp.touch()
 
     def results(self) -> dict[str, Outcome]:
-        """What was found on this machine, by check."""
+        """Return the outcomes that were recorded on this machine, by check."""
         return outcomes(json.loads(self._record.read_text("utf-8"))) if self._record.exists() else {}
 
     def recorded(self) -> dict[str, Outcome]:
-        """The newest result of each check: this machine's, else the one that is kept for the page."""
+        """Return the newest result of each check: this machine's, or else the one kept for the page."""
         kept = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
         return {**outcomes(kept.get(self.name, {})), **self.results()}
 
     def shown(self, check: str, code: Collection[str]) -> str:
-        """A cell of the page, which says whether the result is of other code than ``code``."""
+        """Return a cell of the page. It says "earlier code" if the checked code is not in ``code``."""
         found = self.recorded().get(check)
         if found is None:
             return "no interpreter" if self.interpreter is None else "not run"
         return shown(check, found) + ("" if found.sources in code else ", earlier code")
 
     def passed(self) -> bool:
-        """Whether every check passed; without an interpreter here, every one that is recorded."""
+        """Whether every check passed. Without an interpreter here, only recorded checks count."""
         found = self.recorded()
         names = [check.name for check in self.checks if self.interpreter or check.name in found]
         return all(name in found and passes(name, found[name]) for name in names)
 
     def run(self, check: Check) -> Outcome:
-        """Runs a check and records how it ended."""
+        """Run a check and record how it ended."""
         report = self.place / "report.xml"
         report.unlink(missing_ok=True)
         program = str(self.program.with_name(check.words[0]))
@@ -195,19 +195,22 @@ class Environment:
 
 
 def closing_line(text: str) -> str:
-    """What a run came to: its last line, but for warnings at the end of a process that has said it."""
+    """Return the summary of a run: the last line that ends in a duration, as warnings may follow it.
+
+    Without such a line, return the last line.
+    """
     lines = text.strip().splitlines() or [""]
     summaries = [line for line in lines if re.search(r" in [\d.]+ ?s( \(.*\))?$", line)]
     return (summaries or lines)[-1]
 
 
 def sources() -> str:
-    """The packages as Git names them: the tree, and changes that are not committed."""
+    """Return Git's name of the packages' tree, and a hash of changes that are not committed."""
     return revision(ROOT, ["HEAD:packages"], ["packages"])
 
 
 def constraints_for(version: str) -> str:
-    """``constraints.txt``, without the pins that follow PyTorch where they are for another version."""
+    """Return ``constraints.txt``, without the pins that follow PyTorch if they are for another version."""
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     if f"torch=={version}" not in lines:
         lines = [line for line in lines if line.partition("==")[0] not in FOLLOWS_TORCH]
@@ -215,21 +218,21 @@ def constraints_for(version: str) -> str:
 
 
 def read_report(path: Path) -> tuple[int, tuple[str, ...]]:
-    """The number of tests in a JUnit report, and the names of those that did not pass."""
+    """Return the number of tests in a JUnit report, and the names of those that did not pass."""
     cases = list(ElementTree.parse(path).iter("testcase"))
     bad = [one for one in cases if one.find("failure") is not None or one.find("error") is not None]
     return len(cases), tuple(one.get("name", "") for one in bad)
 
 
 def passes(check: str, outcome: Outcome) -> bool:
-    """Whether a check is as it has to be: everything passes, but for 1 % of the operators."""
+    """Whether a check passes: at most 1 % of the operators may fail, and nothing in other checks."""
     if check == "operators" and outcome.total:
         return len(outcome.failed) <= (1 - ENOUGH) * outcome.total
     return outcome.code == 0
 
 
 def interpreter(python: str) -> str | None:
-    """``pythonX.Y`` on the PATH, if it runs: for inactive versions, pyenv has a script that fails."""
+    """Return the ``pythonX.Y`` on the PATH, if it runs: pyenv's script for an inactive version fails."""
     found = shutil.which(f"python{python}")
     if found is None:
         return None
@@ -239,19 +242,19 @@ def interpreter(python: str) -> str | None:
 
 
 def outcomes(recorded: dict[str, Any]) -> dict[str, Outcome]:
-    """Results as they are in a file."""
+    """Convert results that were read from a JSON file."""
     return {name: Outcome(**{**one, "failed": tuple(one["failed"])}) for name, one in recorded.items()}
 
 
 def write(environments: Sequence[Environment]) -> None:
-    """Keep what was found, and write the page of it."""
+    """Record the results of all environments, and write the page from them."""
     kept = {one.name: {name: asdict(found) for name, found in one.recorded().items()} for one in environments}
     RECORD.write_text(json.dumps({name: one for name, one in kept.items() if one}, indent=1) + "\n", "utf-8")
     PAGE.write_text(page(environments), "utf-8")
 
 
 def page(environments: Sequence[Environment]) -> str:
-    """The compatibility page: a row per check, a column per version, then what does not work by name."""
+    """Return the compatibility page: a row per check, a column per version, then the tests that fail."""
     of_torch, of_python = (
         [one for one in environments if bool(one.python) is kind] for kind in (False, True)
     )
@@ -289,7 +292,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing and writes the page; 1 if anything fails."""
+    """Run the missing checks and write the page. Return 1 if anything fails, else 0."""
     given = options().parse_args(arguments)
     versions = tested_versions()
     environments = [Environment(version) for version in versions]

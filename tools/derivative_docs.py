@@ -1,4 +1,4 @@
-"""The page ``docs/derivatives.md``: what PyTorch's derivative formulas leave to lower."""
+"""The page ``docs/derivatives.md``: the overloads that PyTorch's derivative formulas leave to be lowered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ single overload are checked by its samples, in float64 and complex128.
 
 
 def page() -> str:
-    """The table of each family: calls, and the overloads in their backward graphs."""
+    """Return the page: for each family, a table of calls and the overloads in their backward graphs."""
     rows = [row for calls in DERIVATIVES.values() for row in calls.items()]
     overloads = {name for _, names in rows for name in names}
     named = sum("backward" in name for name in overloads)

@@ -1,10 +1,10 @@
-"""Records what optest says of the eager device, for the table in ``docs/device.md``.
+"""Records optest's results for the eager device, for the table in ``docs/device.md``.
 
     optest run --suite opinfo --backend torch:pjrt --dtype float32 --ledger LEDGER
     python tools/device_runs.py LEDGER…
 
-The record is ``docs/device-runs.json``; ``make docs`` writes the table, beside the compiler's figures in
-``COVERAGE.md``. A later record of a phase and dtype takes the place of an older one.
+The record is ``docs/device-runs.json``. ``make docs`` writes the table, with the compiler's figures from
+``COVERAGE.md`` beside it. A later record of a phase and dtype replaces the older one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PHASES = (
 )
 FACTS = ("commit", "torch", "jaxlib", "torchstone")
 WORDS = 160
-"""Characters of a reason that are kept."""
+"""How many characters of a reason are kept."""
 
 _CASES = """
 select cases.phase, cases.dtypes, cases.op, cases.case_id, cases.status, cases.reason, environments.facts
@@ -41,7 +41,7 @@ where backends.name = ? order by runs.started, cases.id
 
 
 def folded(ledgers: Sequence[Path]) -> list[dict[str, Any]]:
-    """One record per phase and dtype: the newest result of each case, and every entry that is not right."""
+    """Return a record per phase and dtype, from each case's newest result, with the entries that fail."""
     newest: dict[tuple[str, str], dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for ledger in ledgers:
         with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as store:
@@ -86,7 +86,7 @@ def keep(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def compiler_figures(page: str) -> dict[tuple[str, str], str]:
-    """``"668/671"`` by phase and dtype, from the table of ``COVERAGE.md``."""
+    """Return figures such as ``"668/671"`` by phase and dtype, from the table of ``COVERAGE.md``."""
     header: list[str] = []
     found: dict[tuple[str, str], str] = {}
     for line in page.splitlines():
@@ -102,7 +102,7 @@ def compiler_figures(page: str) -> dict[tuple[str, str], str]:
 
 
 def section(path: Path = RECORD, page: Path = COMPILER) -> str:
-    """The recorded runs, beside those of the compiler."""
+    """Return the table of the recorded runs, with the compiler's figures beside them."""
     runs = read(path)
     beside = compiler_figures(page.read_text("utf-8"))
     rows = [

@@ -1,8 +1,8 @@
-"""Runs every model of the inventory on every engine and writes what each pair showed.
+"""Runs every model of the inventory on every engine and records the outcome of each pair.
 
     python tools/engine_matrix.py     # resumes where it stopped
 
-Each artifact runs in a process of its own kind: one that crashes or hangs costs one cell. The
+The artifacts run in a child process: one that crashes or hangs costs only its own cell. The
 results go to ``docs/engines-matrix.json``; ``make docs`` writes the page from them.
 """
 
@@ -25,11 +25,11 @@ from torchstone.parity.inventory import models
 from torchstone.parity.inventory.journal import Journal
 
 ENGINES = {"pjrt": "XLA", "reference": "interpreter", "iree": "IREE", "jax": "plain JAX"}
-"""By name, the headings of the page."""
+"""The name of each engine, and its heading on the page."""
 EQUAL = "equal"
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "engines-matrix.json"
 SECONDS = 600.0
-"""For one cell, the export of its model included."""
+"""The time limit for one cell, including the export of its model."""
 
 PAGE = """\
 # Engines
@@ -43,7 +43,7 @@ Recorded by `python tools/engine_matrix.py` with {versions}.
 
 
 def record(path: Path, names: Sequence[str]) -> None:
-    """Run what is not in the journal; write the whole when the last cell is there."""
+    """Run the cells that are not in the journal. Write the results when the last cell is there."""
     origin = {"versions": versions(), "models": list(names)}
     with Journal(path, origin) as journal:
         done = {(one["model"], one["engine"]) for one in journal.lines}
@@ -61,7 +61,7 @@ def record(path: Path, names: Sequence[str]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of everything that a cell depends on."""
+    """Return the versions of all packages that a cell depends on."""
     from importlib.metadata import version
 
     packages = ("torchstone", "torch", "jax", "jaxlib", "iree-base-compiler", "iree-base-runtime")
@@ -69,7 +69,7 @@ def versions() -> dict[str, str]:
 
 
 class _Child:
-    """A process that runs cells; started again after it died or took too long."""
+    """A process that runs cells. It is started again after it dies or takes too long."""
 
     def __init__(self) -> None:
         self._process: Any = None
@@ -104,7 +104,7 @@ class _Child:
 
 
 def _serve(pipe: Connection) -> None:
-    """Answer until the other end closes; an artifact is kept until another model is asked for."""
+    """Answer requests until the other end closes. Keep an artifact until a request names another model."""
     kept = ""
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         path = Path(folder, "model.stone")
@@ -118,7 +118,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _outcome(name: str, engine: str, path: Path, *, fresh: bool) -> str:
-    """One cell, in one line."""
+    """Return the outcome of one cell, as one line of text."""
     import warnings
 
     from torchstone.errors import TorchstoneError
@@ -140,7 +140,7 @@ def _outcome(name: str, engine: str, path: Path, *, fresh: bool) -> str:
 
 
 def page(recorded: Mapping[str, Any]) -> str:
-    """The page of the recorded cells: totals, then each model, then what is not equal in full."""
+    """Return the page of the recorded cells: totals, the reason for each unequal cell, then each model."""
     cells: Mapping[str, Mapping[str, str]] = recorded["cells"]
     families = {entry.name: entry.family for entry in models()}
     equal = Counter(engine for row in cells.values() for engine, text in row.items() if text == EQUAL)
@@ -169,7 +169,7 @@ def page(recorded: Mapping[str, Any]) -> str:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """The page's path and text."""
+    """Return the page's path and text."""
     path = root / "docs" / RESULTS.name
     return {path.with_suffix(".md"): page(json.loads(path.read_text("utf-8")))}
 

@@ -1,10 +1,10 @@
-"""Runs PyTorch's operator samples on an engine, and records which entries of its database are equal there.
+"""Runs PyTorch's operator samples on an engine, and records which database entries agree with eager PyTorch.
 
     python tools/engine_samples.py                 # float32 on IREE; resumes where it stopped
     python tools/engine_samples.py --engine jax
 
-``optest`` runs them, each in a process that may crash, into ``build/engine-samples-ENGINE.sqlite``. The
-results go to ``docs/engines-samples.json``; ``make docs`` writes the page from them.
+``optest`` runs them in processes that may crash, with the ledger ``build/engine-samples-ENGINE.sqlite``.
+The results go to ``docs/engines-samples.json``; ``make docs`` writes the page from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "engines-samples.json"
 DTYPE = "float32"
 MOST = 4
-"""Samples of a group of samples that call the same operators."""
+"""How many samples run of each group of samples that call the same operators."""
 
 PAGE = """\
 # Operators on other engines
@@ -48,7 +48,7 @@ Recorded by `python tools/engine_samples.py --engine {engine}` with {versions}.
 
 
 def run(engine: str, ledger: Path) -> None:
-    """Run what the last call left."""
+    """Run the samples that an earlier call has not run."""
     words = ["run", "--suite", "opinfo", "--backend", f"torchstone:{engine}", "--dtype", DTYPE]
     words += ["--phase", "forward", "--most", str(MOST), "--timeout", "120", "--ledger", str(ledger)]
     code = subprocess.run(
@@ -59,7 +59,7 @@ def run(engine: str, ledger: Path) -> None:
 
 
 def summed_up(rows: Iterable[CaseRow]) -> dict[str, Any]:
-    """How many entries there are, and the reason for each that is not equal."""
+    """Return how many entries were tested, which cannot be tested, and why entries are not equal."""
     entries: dict[str, list[CaseRow]] = {}
     for row in rows:
         entries.setdefault(row.op, []).append(row)
@@ -79,12 +79,12 @@ def summed_up(rows: Iterable[CaseRow]) -> dict[str, Any]:
 
 
 def _in_a_line(reason: str) -> str:
-    """Without where to go next, which is for who runs it."""
+    """Return ``reason`` as one line, without the hint ``next:``, which is meant for the user of optest."""
     return " ".join(reason.partition("\n  next:")[0].split())
 
 
 def record(engine: str, ledger: Path, path: Path) -> None:
-    """Write what the newest run in ``ledger`` shows of ``engine``, beside what is recorded of others."""
+    """Record the newest run in ``ledger`` as the results of ``engine``. Keep those of other engines."""
     kept = Ledger(ledger, create=False)
     found = summed_up(kept.cases(kept.runs()[-1].run_id))
     kept.close()
@@ -94,7 +94,7 @@ def record(engine: str, ledger: Path, path: Path) -> None:
 
 
 def section(engine: str, recorded: Mapping[str, Any]) -> str:
-    """What the page says of an engine."""
+    """Return the section of the page about one engine."""
     unequal: Mapping[str, str] = recorded["unequal"]
     total = recorded["entries"]
     introduction = SECTION.format(
@@ -113,7 +113,7 @@ def section(engine: str, recorded: Mapping[str, Any]) -> str:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """The page's path and text."""
+    """Return the page's path and text."""
     path = root / "docs" / RESULTS.name
     recorded = json.loads(path.read_text("utf-8"))
     parts = [section(engine, recorded[engine]) for engine in ENGINES if engine in recorded]

@@ -1,15 +1,15 @@
-"""The recorded run that pages of coverage are computed from: one command, which goes on where it was stopped.
+"""Records the run from which the coverage pages are computed; run it again to resume where it was stopped.
 
-    python tools/evidence.py                     # what Stages 1 to 4 look at, all samples, twice
-    python tools/evidence.py --stage 3 --most 4  # what Stages 1 to 3 look at, at most 4 samples of a group
+    python tools/evidence.py                     # what Stages 1 to 4 check, all samples, twice
+    python tools/evidence.py --stage 3 --most 4  # what Stages 1 to 3 check, at most 4 samples of a group
     python tools/evidence.py --stage 3 --most 4 --whole forward --whole backward  # but all of these
     python tools/evidence.py --backend torch:pjrt --stage 3  # of the eager device
     python tools/evidence.py --list              # the commands, and how long they will take
 
-Reliability is two runs that agree, so that every command runs in two passes. What is recorded
-belongs to one commit and stays in ``.evidence/COMMIT``; of a command that was stopped, the groups
-that were done are not run again. On several machines, give each one a ``--shard I/N``, then merge
-the ledgers (``optest merge``) and write the page (``optest coverage``).
+Reliability means that two runs agree, so every command runs in two passes. The results belong to one
+commit and stay in ``.evidence/COMMIT``. If a command was stopped, its finished groups do not run again.
+On several machines, give each one a ``--shard I/N``, then merge the ledgers (``optest merge``) and write
+the page (``optest coverage``).
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ PAGES = {
     "torchstone": ("COVERAGE.md", "docs/coverage-details.md"),
     "torch:pjrt": ("docs/coverage-device.md", "docs/coverage-device-details.md"),
 }
-"""The page of each backend, and the one that it links to."""
+"""The page of each backend, and the page of details that it links to."""
 SUITE = "opinfo"
 
 USUAL, BESIDE = "float32", ("int64", "complex64")
-"""The dtype of phases that run in one dtype, and those for entries that do not have it."""
+"""The dtype of phases that run in one dtype, and the dtypes for entries that do not support it."""
 GRADIENTS = ("float32", "float64", "complex64", "complex128")
-"""Major dtypes, and those of operators that have no major one."""
+"""The dtypes of ``backward``: the major ones, and those for operators that have no major one."""
 STAGES = {
     3: ("errors", "noncontiguous", "out", "inplace", "perf"),
     4: ("promotion", "determinism", "dynamic_batch", "second_order", "forward_mode", "stress"),
 }
-"""Phases that run in one dtype, by the stage that looks at them first."""
+"""The phases that run in one dtype, by the first stage that checks them."""
 SECONDS = 0.5
-"""Of one process, for a group of at most 4 samples: what a command is thought to take before any ran."""
+"""The estimate until a command has run: how long one process takes for a group of at most 4 samples."""
 CACHE = 32 << 30
-"""Bytes of compiled programs that are kept: those of a pass fill several GiB, and the next one finds them."""
+"""The limit of the compilation cache in bytes. A pass fills several GiB, which the next pass reuses."""
 MORE = 3
-"""How many times longer a group of all its samples takes."""
+"""How many times longer a group takes if all its samples run."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One ``optest run``: some phases and dtypes of the suite, of all entries or of ``entries``."""
+    """One ``optest run``: a phase and a dtype of the suite, for all entries or only for ``entries``."""
 
     phase: str
     dtype: str
@@ -76,9 +76,9 @@ class Part:
 
 
 def parts_of(stage: int, *, device: bool = False) -> list[Part]:
-    """Forward in all dtypes, and what the criteria and the stages up to ``stage`` look at beside it.
+    """Return the parts: forward in all dtypes, and what else the criteria and stages up to ``stage`` need.
 
-    ``device``: what only a device has as well.
+    ``device`` adds the phases that only a device has.
     """
     from optest.torch.opinfo.databases import entries_of
     from optest.torch.opinfo.groups import DEVICE_PHASES
@@ -109,7 +109,7 @@ def parts_of(stage: int, *, device: bool = False) -> list[Part]:
 
 
 class Run:
-    """The passes over the parts, in a folder of their commit."""
+    """All passes over the parts, recorded in a folder that is named after the commit."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
@@ -128,7 +128,7 @@ class Run:
         return [step for step in self.steps if _key(*step) not in done]
 
     def estimate(self) -> float:
-        """Seconds that are left: by what the parts that are done took, else by a guess."""
+        """Return the seconds left, from the time that finished parts took, or a guess if there are none."""
         done = self._done()
         took = [(done[_key(*step)], self._weight(step[1])) for step in self.steps if _key(*step) in done]
         each = SECONDS / self.given.workers
@@ -151,7 +151,7 @@ class Run:
         return None if part.phase in self.given.whole else self.given.most
 
     def go(self) -> int:
-        """Run what is left; the exit code."""
+        """Run the steps that are left, and return the exit code."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for number, part in self.steps_left():
             place = self.steps.index((number, part)) + 1
@@ -169,14 +169,14 @@ class Run:
         return self._write()
 
     def _step(self, number: int, part: Part) -> int:
-        """One command into a ledger of its own, which is merged when it is whole."""
+        """Run one command with its own ledger. Merge that into the main ledger once it is complete."""
         fresh = self.folder / "part.sqlite"
-        fresh.unlink(missing_ok=True)  # of a command that was stopped: its journal has the results
+        fresh.unlink(missing_ok=True)  # left by a stopped command; its journal has the results
         started = time.monotonic()
         log = self.folder / f"{number} {part.name}.log".replace(" ", "-")
         with log.open("w") as file:
             code = self._optest(self.command(part, fresh), file)
-        if code not in (0, 1):  # 1: cases fail, which is a result
+        if code not in (0, 1):  # 1: some cases failed, which is a valid result
             print(f"it exited with {code}; see {log}; the same command goes on from there", flush=True)
             return code
         self._optest(["optest", "merge", str(fresh), "--ledger", str(self.ledger)], subprocess.DEVNULL)
@@ -197,7 +197,7 @@ class Run:
         return self._optest(["optest", "stage", *given, "--at-least", str(min(self.given.stage, 3))], None)
 
     def _optest(self, words: Sequence[str], output: Any) -> int:
-        """Run ``optest`` as a process; Ctrl-C is for it, and it ends by itself."""
+        """Run ``optest`` as a process. Ctrl-C is meant for that process, so keep waiting until it ends."""
         facts = {"OPTEST_HOME": str(self.folder / "home"), "OPTEST_COMMIT": self.commit}
         environment = {"TORCHSTONE_CACHE_MAX_BYTES": str(CACHE), **os.environ, **facts}
         command = [sys.executable, "-W", "ignore", "-m", *words]
@@ -227,7 +227,7 @@ def _key(number: int, part: Part) -> str:
 
 
 def _closing(log: Path) -> str:
-    """What a run came to, from the end of its log."""
+    """Return the summary of a run, from the end of its log."""
     said = (line for line in reversed(log.read_text("utf-8", "replace").splitlines()) if " in " in line)
     return next(said, "")
 
@@ -238,12 +238,12 @@ def _spoken(seconds: float) -> str:
 
 
 def commit_of(root: Path) -> str:
-    """The commit, and changes that are not committed, other than of the pages that are written here."""
+    """Return the commit and a hash of uncommitted changes, except to the pages that this program writes."""
     return revision(root, ["--short=12", "HEAD"], [".", *(f":!{one}" for one in chain(*PAGES.values()))])
 
 
 def pages_of(given: argparse.Namespace) -> tuple[str, str]:
-    """Where the pages are written. Exits if that is not known: one backend's would overwrite another's."""
+    """Return the paths of the two pages. Exit if none are known: another backend's would be overwritten."""
     page, details = PAGES.get(given.backend, ("", ""))
     page, details = given.output or page, given.details or details
     if not page or not details:

@@ -1,6 +1,6 @@
 """The pages of the redirection's gap log, for ``tools/generate_docs.py``.
 
-``docs/gap-log.json`` is an input, too: it says when a gap was first seen, and keeps those that are fixed.
+``docs/gap-log.json`` is also an input: it says when each gap was first seen, and keeps the fixed gaps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ for other devices and providers.
 
 
 def pages(root: Path) -> dict[str, str]:
-    """Text by path below the repository's root."""
+    """Return the text of each page, by its path below the repository's root."""
     history = root / "docs" / "gap-log.json"
     log = analyze("redirect", previous=history if history.exists() else None)
     return {

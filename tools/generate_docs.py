@@ -1,10 +1,10 @@
 """Writes the pages of ``docs`` that are tables of the code: operators, inventory, gaps, settings, errors.
 
     python tools/generate_docs.py            # write them (make docs)
-    python tools/generate_docs.py --check    # exit 1 and show the difference where one is out of date
+    python tools/generate_docs.py --check    # exit 1 and show the difference if one is out of date
 
-A page is written as a whole, or between the marks ``<!-- begin NAME -->`` and
-``<!-- end NAME -->``.
+Some pages are generated as a whole. In others, only the text between ``<!-- begin NAME -->`` and
+``<!-- end NAME -->`` is generated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "torchstone" / "tests")]
-os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
+os.environ.pop("XDG_CACHE_HOME", None)  # pages show the defaults, not this machine's paths
 
 import derivative_docs  # noqa: E402
 import device_runs  # noqa: E402
@@ -59,7 +59,7 @@ DTYPE_GROUPS: Mapping[str, frozenset[DType]] = {
 
 
 def dtype_text(found: Iterable[DType]) -> str:
-    """``bool int float8_e5m2``: whole groups by their short name, the others one by one."""
+    """Return text such as ``bool int float8_e5m2``: a short name for each complete group, then the others."""
     left, words = set(found), []
     for name, group in DTYPE_GROUPS.items():
         present = group & left
@@ -112,7 +112,7 @@ where LAPACK does, which depends on the size of the matrix. The windows of `istf
 
 
 def operators_page() -> str:
-    """Every overload of the registry, by family."""
+    """Return the page that lists every overload of the registry, by family."""
     registry = lowering.load()
     families: dict[str, list[Lowering]] = defaultdict(list)
     for entry in registry:
@@ -142,7 +142,7 @@ def operators_page() -> str:
 
 
 def index_table() -> str:
-    """Every operator with index operands: what may be in them, and what happens to the rest."""
+    """Return the table of operators that take indices: which are valid, and what happens to the others."""
     rows = [
         (
             f"`{entry.name.removeprefix('aten.')}`",
@@ -157,7 +157,7 @@ def index_table() -> str:
 
 
 def value_table() -> str:
-    """Every operator that refuses values, and PyTorch's words."""
+    """Return the table of operators that refuse some values, with the message that PyTorch gives."""
     known = map(record, [*lowering.load().overloads(), *registry.table("assertion")])
     rules = [(one.name, rule) for one in known for rule in value_rules(one)]
     rows = [
@@ -175,7 +175,7 @@ def gap_text(entry: Lowering) -> str:
 
 
 def prose(docstring: str) -> str:
-    """The first line of a docstring in Markdown: double backquotes and roles become code."""
+    """Return the first line of a docstring as Markdown: double backquotes and roles become code."""
     plain = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", docstring.partition("\n")[0])
     return plain.replace("``", "`")
 
@@ -237,7 +237,7 @@ def field_rows(fields: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def takes(schema: Mapping[str, Any]) -> str:
-    """The types that a JSON Schema allows, in YAML's words."""
+    """Return the types that a JSON Schema allows, in YAML's terms, such as "mapping" for "object"."""
     if "oneOf" in schema:
         return " or ".join(dict.fromkeys(map(takes, schema["oneOf"])))
     if "const" in schema or "enum" in schema:
@@ -252,7 +252,7 @@ def takes(schema: Mapping[str, Any]) -> str:
 
 
 def passes_reference() -> str:
-    """The passes of each pipeline in order, and the properties that they speak of."""
+    """Return the passes of each pipeline in order, and the properties that they need and guarantee."""
     parts = [
         "An export, after `torch.export`:\n\n" + passes_table(export_pipeline().passes),
         "`torch.compile`, for each graph that AOTAutograd hands over. Operators without a lowering may then\n"
@@ -291,7 +291,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
 
 
 def replace_section(text: str, name: str, content: str) -> str:
-    """``text`` with ``content`` between the marks of section ``name``; ValueError where they are missing."""
+    """Return ``text`` with ``content`` in section ``name``. Raise ValueError if ``text`` lacks its marks."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
@@ -301,7 +301,7 @@ def replace_section(text: str, name: str, content: str) -> str:
 
 
 def generate(root: Path = ROOT, *, quick: bool = False) -> dict[Path, str]:
-    """Every generated page's path and the text that it should have; ``quick``: but for those in ``SLOW``."""
+    """Return the text of each generated page by path. With ``quick``, leave out the pages in ``SLOW``."""
     pages = {root / name: make() for name, make in PAGES.items() if not (quick and name in SLOW)}
     pages |= {root / name: text for name, text in inventory_docs.pages(dtype_text).items()}
     pages |= {root / name: text for name, text in gap_docs.pages(root).items()}
@@ -313,7 +313,7 @@ def generate(root: Path = ROOT, *, quick: bool = False) -> dict[Path, str]:
 
 
 def differences(pages: Mapping[Path, str]) -> str:
-    """A unified diff from what is on disk to ``pages``; empty where they agree."""
+    """Return a unified diff from the files on disk to ``pages``; it is empty if they agree."""
     lines: list[str] = []
     for path, text in pages.items():
         present = path.read_text("utf-8") if path.exists() else ""
@@ -323,7 +323,7 @@ def differences(pages: Mapping[Path, str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the pages, or with ``--check`` compare them; the exit status."""
+    """Write the pages, or compare them with ``--check``, and return the exit status."""
     parser = argparse.ArgumentParser(description="Write the tables of the documentation from the code.")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if a page is out of date")
     parser.add_argument(

@@ -38,7 +38,7 @@ Back to [the inventory](README.md), which says how this was found.
 
 
 def pages(dtype_text: DtypeText) -> dict[str, str]:
-    """Each page's path in the repository and its text."""
+    """Return the text of each page, by its path in the repository."""
     found = results.recorded()
     rows: list[dict[str, Any]] = [*found["operators"], *found["models"]]
     families = sorted({row["family"] for row in rows})

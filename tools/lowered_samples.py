@@ -1,7 +1,7 @@
-"""What the lowerings emit: every operator sample lowered once, its operations and its composites.
+"""Lowers every operator sample once, and collects the operations and composites that the lowerings emit.
 
-``docs/composites.md`` and ``docs/operators.json`` come from here, so they cannot promise what no
-lowering does.
+``docs/composites.md`` and ``docs/operators.json`` are written from these, so they list only what some
+lowering emits.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ attribute marked `?` is not always there. Two common attributes are not in the t
 
 @dataclass
 class Composite:
-    """What the lowerings emit under one name and version."""
+    """A composite with one name and version: its operands, attributes and overloads in all samples."""
 
     operands: dict[int, str] = field(default_factory=dict)
     optional: set[int] = field(default_factory=set)
     attributes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     common: set[str] | None = None
-    """Attributes that every call has."""
+    """The attributes that every call has. ``None`` before the first call."""
     overloads: set[str] = field(default_factory=set)
 
     def add(self, overload: str, operation: Any, names: Sequence[str]) -> None:
-        """Take one ``stablehlo.composite`` operation in; ``names`` are those of ``main``'s arguments."""
+        """Record one ``stablehlo.composite`` operation. ``names`` are the names of ``main``'s arguments."""
         given = {entry.name: entry.attr for entry in operation.attributes["composite_attributes"]}
         there = [bool(one.value) for one in given["operands"]] if "operands" in given else None
         slots = [i for i in range(len(there or operation.operands)) if there is None or there[i]]
@@ -81,7 +81,7 @@ class Composite:
 
 
 def composites_page() -> str:
-    """Every composite that the operator samples' modules contain."""
+    """Return the page that lists every composite in the operator samples' modules."""
     found = collect_composites()
     rows = [
         (
@@ -98,7 +98,7 @@ def composites_page() -> str:
 
 
 def collect_composites() -> dict[tuple[str, int], Composite]:
-    """Composites by name and version, from every operator sample in one dtype."""
+    """Return the composites by name and version, from every operator sample in one dtype."""
     found: dict[tuple[str, int], Composite] = defaultdict(Composite)
     for entry, operations, names in lowered_samples():
         for operation in operations:
@@ -109,7 +109,7 @@ def collect_composites() -> dict[tuple[str, int], Composite]:
 
 
 def operator_records() -> str:
-    """The record of every overload as JSON, and what it is lowered to."""
+    """Return the record of every overload as JSON, including what it is lowered to."""
     emitted: Mapping[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for entry, operations, _ in lowered_samples():
         plain, composites = emitted[entry.name]
@@ -132,7 +132,7 @@ _STRUCTURE = {"func.return", "stablehlo.return"}
 
 @cache
 def lowered_samples() -> list[tuple[Lowering, list[Any], list[str]]]:
-    """Each overload with samples, the operations of ``main`` and the names of its arguments."""
+    """Return each overload that has samples, the operations of ``main``, and its arguments' names."""
     samples = load_samples()
     found = []
     for entry in lowering.load():
@@ -145,11 +145,11 @@ def lowered_samples() -> list[tuple[Lowering, list[Any], list[str]]]:
 
 
 _ALIVE: list[hlo.Module] = []
-"""Modules whose operations are looked at: MLIR frees them with their context."""
+"""Keeps modules alive while their operations are read: MLIR frees operations with their context."""
 
 
 def emitted(entry: Lowering, samples: Sequence[Sample]) -> tuple[list[Any], list[str]]:
-    """The operations that samples are lowered to, and the names of the arguments of ``main``."""
+    """Return the operations that the samples are lowered to, and the names of ``main``'s arguments."""
     graph, mode = Graph(), FakeTensorMode(allow_non_fake_inputs=True)
     labels: dict[str, str] = {}
     results: list[Node] = []
@@ -172,13 +172,13 @@ def emitted(entry: Lowering, samples: Sequence[Sample]) -> tuple[list[Any], list
     built = lowered(unit)
     _ALIVE.append(built)
     with built.context:
-        # Composites inside of others are found where they stand alone.
+        # Only ``main`` is searched: a composite inside another one also occurs by itself in some sample.
         main = next(one for one in built.op.body.operations if one.name.value == "main")
         return list(operations(main.operation)), [argument.name for argument in unit.arguments]
 
 
 def call(graph: Graph, overload: OpOverload, fake: Sample, labels: dict[str, str]) -> Node:
-    """A node that calls ``overload``; ``labels`` gets the schema's names of its tensors."""
+    """Add a node that calls ``overload``. Record in ``labels`` each tensor's name in the schema."""
 
     def place(name: str, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -198,7 +198,7 @@ def call(graph: Graph, overload: OpOverload, fake: Sample, labels: dict[str, str
 
 
 def tensor_nodes(node: Node) -> list[Node]:
-    """``node``, or one node per tensor that it returns."""
+    """Return ``node`` if it returns one tensor, else one node per tensor that it returns."""
     value = node.meta["val"]
     if isinstance(value, torch.Tensor):
         return [node]
@@ -220,7 +220,7 @@ def operations(operation: Any) -> Iterator[Any]:
 
 
 def origin(value: Any, names: Sequence[str]) -> str:
-    """The first argument of ``main`` that ``value`` is computed from."""
+    """Return the name of the first argument of ``main`` that ``value`` is computed from, or "constant"."""
     pending = [value]
     while pending:
         one = pending.pop()

@@ -1,4 +1,4 @@
-"""What the generated pages are written with."""
+"""Helpers that format the generated pages."""
 
 from __future__ import annotations
 

@@ -64,12 +64,12 @@ _POINT = '{name} = [{{ x = [{inputs}], y = [["work it out by hand"]] }}]\n'
 
 
 def nearest(names: set[str], tables: Mapping[Path, set[str]]) -> Path:
-    """The file of ``tables`` with most of the operators ``names``."""
+    """Return the file in ``tables`` that has the most of the operators ``names``."""
     return max(tables, key=lambda path: len(tables[path] & names))
 
 
 def torch_name(name: str) -> str:
-    """The dotted name of PyTorch's equivalent. Raises :class:`Refused` where there is none."""
+    """Return the dotted name of PyTorch's equivalent. Raise :class:`Refused` if there is none."""
     import torch
 
     for module in (torch.nn.functional, torch, torch.special, torch.linalg):
@@ -79,7 +79,7 @@ def torch_name(name: str) -> str:
 
 
 def scaffold(name: str, category: str, inputs: int, torch: str, root: Path = ROOT) -> list[Path]:
-    """Write the files; which they are. Raises :class:`Refused`."""
+    """Write the files and return their paths. Raise :class:`Refused` if that is not possible."""
     known = list(descriptors())
     if not name.isidentifier() or name in {one.name for one in known}:
         raise Refused(f"{name!r} is taken, or is not a name of a function")

@@ -24,9 +24,9 @@ from torchstone.dtypes import DType
 LOWERINGS = Path("packages/torchstone/src/torchstone/lowering/aten")
 SAMPLES = Path("packages/torchstone/tests/operator_samples")
 NOT_TAKEN = (RuntimeError, NotImplementedError, TypeError)
-"""What a kernel raises for a dtype that it lacks."""
+"""The errors that a kernel raises for a dtype that it does not support."""
 TOO_LONG = 400
-"""Lines of a family's module that leave no room."""
+"""The line count at which a family's module is full. A scaffold needs 20 free lines below it."""
 
 _NEW_LOWERINGS = '''"""{family}: describe what belongs here and what does not."""
 
@@ -71,7 +71,7 @@ _EXAMPLES = {"int": "0", "float": "0.5", "number": "2", "bool": "False", "str": 
 
 
 def find_overload(name: str) -> Any:
-    """The overload that ``aten.deg2rad.default`` or ``deg2rad`` names."""
+    """Return the overload with a name such as ``aten.deg2rad.default`` or ``deg2rad``."""
     packet, _, overload = name.removeprefix("aten.").partition(".")
     found = getattr(torch.ops.aten, packet, None)
     if found is None:
@@ -85,7 +85,7 @@ def find_overload(name: str) -> Any:
 
 
 def check(overload: Any) -> None:
-    """Raises :class:`Refused` where a lowering of ``overload`` is there already or can never be asked for."""
+    """Raise :class:`Refused` if ``overload`` already has a lowering, or if no graph can contain it."""
     known = lowering.load().get(overload)
     if known is not None:
         raise Refused(f"{overload} is lowered already, in lowering/aten/{known.family}.py")
@@ -94,7 +94,7 @@ def check(overload: Any) -> None:
 
 
 def dtype_set(taken: Iterable[DType]) -> str:
-    """Source for a set of dtypes, with the names of :mod:`torchstone.dtypes` where they fit."""
+    """Return the source of a set of dtypes. It uses the named sets of :mod:`torchstone.dtypes` that fit."""
     wanted = frozenset(taken)
     named = {
         name: value for name, value in vars(dtypes).items() if isinstance(value, frozenset) and name.isupper()
@@ -110,7 +110,7 @@ def dtype_set(taken: Iterable[DType]) -> str:
 
 
 def arguments(overload: Any, tensor: str) -> list[str]:
-    """Source of the required arguments, with ``tensor`` for every tensor."""
+    """Return the source of each required argument, with ``tensor`` for every tensor."""
     found = []
     for one in overload._schema.arguments:
         if one.has_default_value() or one.kwarg_only:
@@ -154,7 +154,7 @@ def makes_floats(overload: Any) -> bool:
 
 
 def widened(tensors: Sequence[str]) -> str:
-    """The line that converts the tensors that a function computes with."""
+    """Return the line of source that converts ``tensors`` to the dtype that the function computes in."""
     convert = "hlo.convert({}, opmath(out.dtype))"
     if len(tensors) == 1:
         return _WIDENED.format(tensors=tensors[0], converted=convert.format(tensors[0]))
@@ -163,7 +163,7 @@ def widened(tensors: Sequence[str]) -> str:
 
 
 def lowering_of(overload: Any, name: str, dtypes_source: str) -> str:
-    """The source of the function."""
+    """Return the source of the lowering."""
     schema = overload._schema
     parameters, keyword_only = [], False
     for one in schema.arguments:
@@ -188,7 +188,7 @@ def lowering_of(overload: Any, name: str, dtypes_source: str) -> str:
 
 
 def samples_of(overload: Any, name: str) -> str:
-    """The source of its samples."""
+    """Return the source of the overload's samples."""
     tensors = {
         "typical": "make(3, 4)",
         "small": "make(1)",
@@ -205,7 +205,7 @@ def samples_of(overload: Any, name: str) -> str:
 
 
 def scaffold(name: str, family: str, root: Path = ROOT) -> list[Path]:
-    """Write both files; which they are. Raises :class:`Refused`."""
+    """Write both files and return their paths. Raise :class:`Refused` if that is not possible."""
     overload = find_overload(name)
     check(overload)
     written = [root / LOWERINGS / f"{family}.py", root / SAMPLES / f"{family}.py"]

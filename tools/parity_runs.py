@@ -1,4 +1,4 @@
-"""Records what `torchstone parity` says of its suite, for the table in ``docs/parity.md``.
+"""Records the results of `torchstone parity` on its suite, for the table in ``docs/parity.md``.
 
     python tools/parity_runs.py                        # runs what is not recorded yet, one model at a time
     python tools/parity_runs.py --fold REPORT.json …   # records reports of `torchstone parity --json`
@@ -30,11 +30,11 @@ WANTED = [
     *((name, "bfloat16") for name in TRANSFORMERS),
     *((name, "float32") for name in ARCHITECTURES),
 ]
-"""Models and dtypes that the table has a line for."""
+"""The models and dtypes that have a line in the table."""
 
 
 def folded(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is kept of the models in one report."""
+    """Yield the record of each model in one report."""
     for model in report["models"]:
         yield {
             "model": model["name"],
@@ -55,7 +55,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def keep(path: Path, reports: Sequence[Mapping[str, Any]]) -> None:
-    """Write the runs of ``reports`` into the record, in place of older ones of the same model and dtype."""
+    """Add the runs of ``reports`` to the record. Each replaces an older run of its model and dtype."""
     runs = {(run["model"], run["dtype"]): run for run in read(path)}
     runs |= {(run["model"], run["dtype"]): run for report in reports for run in folded(report)}
     order = [*(key for key in WANTED if key in runs), *(key for key in runs if key not in WANTED)]
@@ -89,7 +89,7 @@ def section(path: Path = RECORD) -> str:
 
 
 def report_of(model: str, dtype: str) -> dict[str, Any]:
-    """What `torchstone parity` reports on one model; exits if it reports nothing."""
+    """Return the report of `torchstone parity` on one model. Exit if it prints none."""
     command = [sys.executable, "-m", "torchstone", "parity", model, "--dtype", dtype, "--json"]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:

@@ -1,9 +1,9 @@
-"""``make release``: is what is here ready to be published?
+"""``make release``: check whether this tree is ready to be published.
 
-Checks that the tree is committed, that every distribution carries one version, and that the changelog has a
-section for it; builds each wheel from its source distribution; runs the tests of packaging; and writes what
-each distribution brings and weighs into ``docs/packages.md``. ``--sizes`` does the last alone. Publishes
-nothing.
+Checks that the tree is committed, that all distributions have the same version, and that the changelog has
+a section for it. Builds each wheel from its source distribution and runs the tests of packaging. Writes the
+requirements and the size of each distribution into ``docs/packages.md``; ``--sizes`` builds and does only
+that. Publishes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ with `torchstone[proof]`. `pip install optest` installs only optest, without PyT
 
 
 def versions(root: Path) -> dict[str, str]:
-    """The version by the file that says it."""
+    """Return each distribution's version, by the path of the file that states it."""
     found = {}
     for folder in FOLDERS:
         project = root / "packages" / folder / "pyproject.toml"
@@ -54,7 +54,7 @@ def versions(root: Path) -> dict[str, str]:
 
 
 def problems(root: Path) -> list[str]:
-    """What has to be put right before anything is built."""
+    """Return the problems that must be fixed before anything is built."""
     found = []
     said = versions(root)
     if len(set(said.values())) > 1:
@@ -81,7 +81,7 @@ def problems(root: Path) -> list[str]:
 
 
 def build(root: Path, out: Path) -> list[tuple[Path, Path]]:
-    """(wheel, source distribution) of each package, the wheel built from the latter."""
+    """Build each package and return (wheel, source distribution); the wheel is built from the latter."""
     made = []
     for folder in FOLDERS:
         place = out / folder
@@ -92,7 +92,7 @@ def build(root: Path, out: Path) -> list[tuple[Path, Path]]:
 
 
 def page(made: Iterable[tuple[Path, Path]]) -> str:
-    """The documentation page of what was built."""
+    """Return the documentation page about the built packages."""
     rows = []
     for wheel, sdist in made:
         with zipfile.ZipFile(wheel) as archive:

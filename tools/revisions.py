@@ -1,4 +1,4 @@
-"""What Git calls the code that a recorded result belongs to."""
+"""The name of the code that a recorded result belongs to, from Git."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def revision(root: Path, words: Sequence[str], paths: Sequence[str]) -> str:
-    """What ``git rev-parse`` with ``words`` says, and a hash of changes of ``paths`` that are not committed.
+    """Return what ``git rev-parse`` prints for ``words``, and a hash of uncommitted changes in ``paths``.
 
-    Files that Git does not track are not looked at.
+    Without such changes there is no hash. Files that Git does not track are ignored.
     """
 
     def git(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""Writing into source files: what the scaffolds of operators share."""
+"""Helpers that the scaffolds of operators share: they write into source files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Refused(Exception):
-    """What was asked for cannot be scaffolded; the text says why and what to do."""
+    """The requested operator cannot be scaffolded. The text says why and what to do."""
 
 
 def insert(
@@ -19,7 +19,7 @@ def insert(
 ) -> None:
     """Put ``text`` at the end of ``path``, or before its last line, and ``imports`` after its imports.
 
-    A file that is not there yet begins with ``new``.
+    A new file begins with the text ``new``.
     """
     lines = (path.read_text("utf-8") if path.exists() else new).splitlines()
     closing = [lines.pop()] if before_last else []
@@ -33,7 +33,7 @@ def insert(
 
 
 def tidy(paths: Iterable[Path]) -> None:
-    """Sort imports, leave unused ones out, and format."""
+    """Sort the imports, remove unused ones, and format the files."""
     ruff = [sys.executable, "-m", "ruff"]
     names = [str(path) for path in paths if path.suffix == ".py"]
     for words in (["check", "--quiet", "--fix", "--select", "I,F401"], ["format", "--quiet"]):

@@ -9,10 +9,10 @@
     python tests/campaigns/campaign.py bisect --count 52 --journal bisect.jsonl
     python tests/campaigns/campaign.py modules --count 3618 --journal modules.jsonl
 
-The journal has one line per input: what it was and how it ended. A campaign that was interrupted goes on
-after the last line of its journal. The exit code is 1 if any input ended as none may: with a crash, a hang,
-a traceback, a wrong answer, lost data or an exit code that means nothing. ``--only N`` repeats one input,
-and ``--first N`` begins there: several processes, each with its journal, can share the inputs.
+The journal has one line per input: what it was and how it ended. An interrupted campaign resumes after the
+last line of its journal. The exit code is 1 if any input ended as no input may: with a crash, a hang, a
+traceback, a wrong answer, lost data or an exit code that means nothing. ``--only N`` repeats one input.
+``--first N`` begins at input N, so several processes, each with its journal, can share the inputs.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ MODULES = {
     "modules": "database_modules",
 }
 _MOST_MEMORY = 8 << 30
-"""Bytes of a child's data: what wants more is to fail, not to take the machine down."""
+"""The limit of a child's data in bytes. An input that needs more fails, and does not exhaust the machine."""
 LIMIT_S = 180.0
-"""Seconds after which an input counts as a hang; the slowest that end take a tenth of it."""
+"""Seconds after which an input counts as a hang. The slowest inputs that end take a tenth of that."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one input ended. ``defect`` says what must not be, and is empty if all is well."""
+    """How one input ended. ``defect`` says what is wrong, and is empty if all is well."""
 
     number: int
     what: str
@@ -94,7 +94,7 @@ class _Child:
         try:
             self._pipe.send(number)
             if self._pipe.poll(limit_s):
-                what = self._pipe.recv()  # told before it is tried
+                what = self._pipe.recv()  # sent before the input is tried
                 if self._pipe.poll(limit_s):
                     return Outcome(number, what, *self._pipe.recv())
             self.stop()
@@ -112,11 +112,11 @@ class _Child:
 
 
 def _work(name: str, seed: int, folder: Path, pipe: Connection) -> None:
-    """What the child does: prepare, then try the numbers that it is sent."""
+    """Run in the child: prepare the campaign, then try each number that the parent sends."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
     module = importlib.import_module(name)
     tries = module.prepare(seed, folder)
-    gc.freeze()  # what is loaded stays: going through it again and again takes a tenth of the time
+    gc.freeze()  # what is loaded stays: scanning it again and again would take a tenth of the time
     gc.set_threshold(20_000, 50, 100)
     pipe.send("ready")
     while True:
@@ -134,7 +134,7 @@ def _work(name: str, seed: int, folder: Path, pipe: Connection) -> None:
 
 
 def _earlier(journal: Path, head: dict[str, Any]) -> list[Outcome]:
-    """The outcomes that the journal of the same campaign and seed has."""
+    """Return the outcomes in the journal. Exit if it belongs to another campaign or seed."""
     if not journal.exists():
         return []
     lines = journal.read_text("utf-8").splitlines()

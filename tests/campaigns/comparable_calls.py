@@ -1,7 +1,7 @@
-"""Which calls made by hand mean something in eager PyTorch, and whose values are a yardstick.
+"""Decides which calls made by hand are defined in eager PyTorch, and which have values to compare with.
 
-A call that is not defined is not made at all: eager reads or writes memory that is not the tensors'. One that
-is not compared may have any values, but may not end in an internal error.
+A call that is not defined is not made at all, because eager may read or write memory outside the tensors. A
+call that is not compared may return any values, but must not end in an internal error.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ Given = Mapping[str, Any]
 
 
 def is_defined(overload: OpOverload, call: Sample) -> bool:
-    """Whether PyTorch says what the call returns, and computes it.
+    """Whether PyTorch defines what the call returns, and its kernel computes that.
 
-    ``topk`` need not sort, and a float that an integer dtype cannot hold becomes any integer. The
-    polynomials read memory that nothing wrote where a number is NaN or a degree is beyond int64, and
-    resampling writes outside its result where the inverse of a scale is. A batch norm's gradient has the
-    input's even where ``output_mask`` leaves it out, says PyTorch's shape rule, and its kernel does not.
-    The same holds for the bags of each index in bags of bfloat16 rows. Resampling with antialiasing reads
-    the wrong rows where the result is one column wide. CTC's gradient and a reshaped alias read where their
-    arguments say, inside the memory or not, and a Huber loss has no delta that is not positive.
-    Large complex numbers overflow in eager's sigmoid, and infinite ones become NaN in its products.
-    An inverse Fourier transform to another size than its spectrum's writes beyond its own memory, and so does
-    the gradient of a table at an index that the table does not have. The gradient of fractional pooling and
-    the kernels of group normalization take their tensors to be contiguous.
+    These calls are not defined:
+
+    - ``topk`` that need not sort.
+    - A float that an integer dtype cannot hold: it becomes any integer.
+    - A polynomial of NaN or of a degree beyond int64: it reads memory that nothing wrote.
+    - Resampling with a scale whose inverse is too large: it writes outside its result. With antialiasing and
+      a result that is one column wide, it reads the wrong rows.
+    - The gradient of batch norm without the input's gradient. PyTorch's shape rule returns that even if
+      ``output_mask`` leaves it out; the kernel does not.
+    - Embedding bags of bfloat16 rows: the shape rule returns the bag of each index, and the kernel does not.
+    - CTC's gradient and a reshaped alias: they read where their arguments say, inside the memory or not.
+    - A Huber loss whose delta is not positive.
+    - Large complex numbers: they overflow in eager's sigmoid, and infinite ones become NaN in its products.
+    - An inverse Fourier transform to a size other than its spectrum's: it writes outside its memory. So does
+      the gradient of a table at an index that the table does not have.
+    - The gradient of fractional pooling and the kernels of group normalization for tensors that are not
+      contiguous.
     """
     name, values = str(overload), [*call.args, *call.kwargs.values()]
     numbers = [one for one in values if type(one) is float]
@@ -94,7 +100,7 @@ def is_compared(overload: OpOverload, call: Sample) -> bool:
 
 
 def _regular(given: Given) -> bool:
-    """Rounding decides what comes out of matrices that are all but singular."""
+    """Whether no matrix is nearly singular: then rounding would decide the result."""
     return all(_condition(one) < _CONDITION.get(one.dtype, 0) for one in _matrices(given))
 
 
@@ -121,7 +127,7 @@ def _triangular(given: Given) -> bool:
 
 
 def _definite(given: Given) -> bool:
-    """A factorization that fails leaves whatever it has so far."""
+    """Whether the matrix is positive definite: a factorization that fails returns an unfinished result."""
     (matrix,) = _matrices(given) or [torch.eye(1)]
     low = (matrix.mH if given.get("upper") else matrix).tril()
     whole = low + low.tril(-1).mH
@@ -129,25 +135,25 @@ def _definite(given: Given) -> bool:
 
 
 def _factors(given: Given) -> bool:
-    """The diagonal of a Hermitian matrix's factor is real."""
+    """Whether complex factors have a real diagonal, as the factor of a Hermitian matrix has."""
     factors = [one for one in _matrices(given) if one.is_complex() and given.get("hermitian", True)]
     return not any(bool(one.diagonal(dim1=-2, dim2=-1).imag.any()) for one in factors)
 
 
 def _pivots(given: Given) -> bool:
-    """Each row is exchanged with one below it."""
+    """Whether each row stays in place or is exchanged with a row below it."""
     pivots = given["pivots"]
     return bool((pivots.abs() > torch.arange(pivots.shape[-1])).all())
 
 
 def _distinct(given: Given) -> bool:
-    """Of equal elements, and of NaN, any may be the one whose index is returned."""
+    """Whether all elements differ and none is NaN: otherwise the index of any of them may be returned."""
     x = given["self"]
     return x.unique().numel() == x.numel() and not bool(x.isnan().any())
 
 
 def _in_range(given: Given) -> bool:
-    """The dtype holds what is clamped to ``quant_min`` and ``quant_max``."""
+    """Whether an integer dtype can hold everything between ``quant_min`` and ``quant_max``."""
     dtype = given["dtype"]
     if dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
         return False
@@ -156,7 +162,7 @@ def _in_range(given: Given) -> bool:
 
 
 def _entries(given: Given) -> bool:
-    """The indices of a sparse tensor are inside it and sorted, and none occurs twice."""
+    """Whether the indices of a sparse tensor are within its size, sorted and unique."""
     indices, sizes = given["indices"], given.get("size")
     if sizes is not None and (
         len(sizes) != len(indices) or bool((indices >= torch.tensor(sizes)[:, None]).any())
@@ -166,7 +172,7 @@ def _entries(given: Given) -> bool:
 
 
 def _packed(given: Given) -> bool:
-    """Batch sizes fall, and there is a row for each of them."""
+    """Whether batch sizes are positive, never rise, and add up to the number of rows."""
     rows = next(given[name] for name in ("input", "gates", "data", "grad_output") if name in given)
     sizes = given.get("batch_sizes")
     if sizes is None:
@@ -176,66 +182,78 @@ def _packed(given: Given) -> bool:
 
 
 def _usable_scales(given: Given) -> bool:
-    """Capture rules pass no scale of 0."""
+    """Whether no scale is 0: capture rules never pass one."""
     return all(one != 0 for one in tree_leaves([given.get("weight_scale"), given.get("scale")]))
 
 
 def _of_full_rank(given: Given) -> bool:
-    """The shape of the residuals says whether singular values were left out."""
+    """Whether ``rcond`` leaves out no singular values: the shape of the residuals depends on that."""
     return (given.get("rcond") or 0) <= 0.01
 
 
 def _finite_numbers(given: Given) -> bool:
-    """Infinity times a sum is not the sum of infinities, and NaN compares as operands are ordered."""
+    """Whether all float arguments are finite.
+
+    Infinity times a sum is not the sum of infinities, and comparing NaN depends on the order of the operands.
+    """
     return all(math.isfinite(one) for one in tree_leaves(dict(given)) if isinstance(one, float))
 
 
 def _finite(given: Given) -> bool:
-    """What C++ makes integers of NaN, and which corners or keys an infinity reaches, differs by kernel."""
+    """Whether all float arguments and tensors are finite.
+
+    Kernels differ in the integer that C++ makes of NaN, and in the corners or keys that an infinity reaches.
+    """
     tensors = [one for one in tree_leaves(dict(given)) if isinstance(one, torch.Tensor)]
     return _finite_numbers(given) and all(bool(one.isfinite().all()) for one in tensors)
 
 
 def _whole(given: Given) -> bool:
-    """``torch.compile`` asks PyTorch's decomposition, which takes no gradient of another shape."""
+    """Whether the gradient has the input's shape: PyTorch's decomposition, which is compiled, requires it."""
     return given["grad_out"].shape == given["input"].shape
 
 
 def _statistics(given: Given) -> bool:
-    """There are as many means as deviations; eager reads both for each row."""
+    """Whether there are as many means as deviations: eager reads one of each for every row."""
     return given["mean"].numel() == given["rstd"].numel()
 
 
 def _is_strided(given: Given) -> bool:
-    """A sparse gradient is not compared."""
+    """Whether the gradient is not sparse: sparse gradients are not compared."""
     return not given.get("sparse")
 
 
 def _without_nan(given: Given) -> bool:
-    """Vectors of eager's kernel have 0 there, and what is left over at their end the gradient."""
+    """Whether no element is NaN.
+
+    There, eager's vectorized kernel gives 0, and for the elements left over at the end it gives the gradient.
+    """
     return not bool(given["self"].isnan().any())
 
 
 def _power(given: Given) -> bool:
-    """Powers of other bases are infinities and NaN, as the platform's library has them."""
+    """Whether the base is positive and finite.
+
+    Powers of other bases are infinities and NaN that depend on the platform's library.
+    """
     base = given.get("base", 10.0)
     return math.isfinite(base) and base > 0
 
 
 def _scaled(given: Given) -> bool:
-    """A scale of 0 times the mask's infinity is NaN where eager scales the mask too."""
+    """Whether the scale is finite and not 0: eager may scale the mask too, and 0 times infinity is NaN."""
     scale = given.get("scale")
     return scale is None or (math.isfinite(scale) and scale != 0)
 
 
 def _summable(given: Given) -> bool:
-    """What is left of integers that cancel is rounding."""
+    """Whether no integer is large: if large ones cancel, only rounding errors are left."""
     x = given["self"]
     return x.is_floating_point() or x.is_complex() or not x.numel() or int(x.double().abs().max()) < 2**31
 
 
 def _of_one_dtype(given: Given) -> bool:
-    """Eager rounds to the narrower dtype on the way."""
+    """Whether all tensors have one dtype: otherwise eager rounds to the narrower one on the way."""
     return len({one.dtype for one in given.values() if isinstance(one, torch.Tensor)}) < 2
 
 
@@ -264,4 +282,4 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Given], bool]], ...] = (
     (("aten.mean",), _summable),
     (("binary_cross_entropy_with_logits",), _of_one_dtype),
 )
-"""By parts of an overload's name."""
+"""The rules for overloads whose names contain one of these parts."""

@@ -1,14 +1,18 @@
 """Random programs under ``torch.compile(backend="torchstone")`` with automatic dynamic shapes, against eager.
 
-Each is called four times. Compared are results and their containers, dtypes, strides, shared memory, what a
-write through each tensor changes, what became of the inputs, gradients for random cotangents, and whether a
-call raises. A program whose results differ is made as small as can be; the defect ends with it as a script.
+Each program is called four times. The campaign compares the results and their containers, dtypes, strides,
+shared memory, what a write through each tensor changes, the inputs after the call, gradients for random
+cotangents, and whether the call raises. If results differ, the program is made as small as possible, and the
+text of the defect ends with it as a script.
 
-What is not held against the backend: differences that eager PyTorch has itself when its inputs, and results
-of its elementwise operators, are a rounding error off; results whose error against the same program in
-float64 is at most twice eager's; results in dtypes that eager has no kernel for; values that depend on an
-operator at a documented limit; and what differs in the same way under ``backend="aot_eager"``, which
-compiles nothing.
+These differences are no defects of the backend:
+
+- Eager PyTorch has them too if its inputs and the results of its elementwise operators are a rounding error
+  off.
+- The error against the same program in float64 is at most twice eager's.
+- Eager has no kernel for the dtype.
+- The values depend on an operator at a documented limit.
+- The same difference occurs with ``backend="aot_eager"``, which compiles nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ _SHRINKING_S = 30.0
 _NARROW = re.compile(r"torch\.(float16|bfloat16|float32)\b")
 _NARROW_CALL = re.compile(r"\b(half|bfloat16|float)\(\)")
 _TRIALS = 12
-"""Runs of eager PyTorch whose values are a rounding error off."""
+"""How often eager PyTorch runs with values that are a rounding error off."""
 _EXACT = frozenset(
     {
         "abs", "ceil", "clamp", "clamp_max", "clamp_min", "copysign", "fill", "floor", "fmax", "fmin",
@@ -55,14 +59,14 @@ _TOLERANCES = {
     torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
     torch.float64: (1e-7, 1e-7), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7),
 }  # fmt: skip
-"""Those of ``torch.testing.assert_close``."""
+"""The relative and absolute tolerances of ``torch.testing.assert_close``."""
 _INTERNAL = (LoweringBug, EngineError, AssertionError, AttributeError, KeyError, NameError, UnboundLocalError)
-"""What no program may raise, unless eager PyTorch raises it as well."""
+"""Errors that no program may raise, unless eager PyTorch raises them too."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How compiled code differs from eager PyTorch in one call. ``kind`` stays the same while it shrinks."""
+    """How compiled code differs from eager PyTorch in one call. Shrinking the program keeps the ``kind``."""
 
     kind: str
     call: int
@@ -104,7 +108,7 @@ def prepare(seed: int, folder: Path) -> Tries:
 
 @dataclass
 class Tries:
-    """One try after the other, in one process."""
+    """Makes and tries the programs of one seed, one after the other in one process."""
 
     seed: int
 
@@ -123,14 +127,15 @@ class Tries:
 
 
 def compared(program: Program, backend: str = "torchstone") -> tuple[Difference | None, set[str]]:
-    """The first difference, and what else is worth a note."""
+    """Return the first difference, if any, and notes about the calls."""
     names = load(program)
     torch._dynamo.reset()
     try:
-        with override(tuning=not program.drawn):  # draws are compared from call to call: both run one way
+        with override(tuning=not program.drawn):  # two calls must draw in the same way
             return _first_difference(program, names, backend)
     finally:
-        # Dynamo keeps the globals, and they every executable. It deletes the names itself, at its time.
+        # Dynamo keeps the globals alive, and their values keep every executable alive: drop the values.
+        # The names stay, because Dynamo deletes them itself later.
         names.update(dict.fromkeys(names))
 
 
@@ -196,7 +201,7 @@ def _run(program: Program, function: Callable[..., Any], give: Callable[[], tupl
 def _compare(
     program: Program, eager: Run, ours: Run, again: Callable[[], Run], call: tuple[str, ...]
 ) -> set[str]:
-    """Notes; raises :class:`Differs`."""
+    """Compare one call and return notes. Raise :class:`Differs` if compiled code differs from eager."""
     if eager.error is not None or ours.error is not None:
         return _compare_errors(eager, ours)
     compare_structure(eager.output, ours.output)
@@ -233,7 +238,10 @@ def _compare_draws(again: list[torch.Tensor], first: list[torch.Tensor]) -> None
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Its form. A dimension of one element may have any stride, and no elements lie anywhere."""
+    """Return the tensor's form, without what may differ.
+
+    That is the strides of dimensions of size 1, and the strides and the offset of an empty tensor.
+    """
     dtype, shape, strides, offset, *rest = form(tensor)
     if not tensor.numel():
         return (dtype, shape, *rest)
@@ -242,11 +250,12 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def promised_forms(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """The forms that PyTorch's own metadata promise. Kernels return other strides and dtypes at times."""
+    """Return the forms that PyTorch's own metadata promise. Some kernels return other strides and dtypes."""
     names = load(program)
     given = giver(call, names)()
     found: list[tuple[Any, ...]] = []
-    # Some sizes depend on values: those of real tensors answer for them, if they have the promised dtypes.
+    # Some sizes depend on values. Try with real tensors first, which fails if their dtypes are not the
+    # promised ones.
     for real in (True, False):
         with (
             torch._functorch.config.patch(fake_tensor_propagate_real_tensors=real),
@@ -306,9 +315,11 @@ def compare_values(
     first: int = 0,
     runner: Runner | None = None,
 ) -> set[str]:
-    """Each pair within tolerance, or right by one of the two rules for what rounding does to ``program``.
+    """Compare each pair of values, and return notes on why differences beyond the tolerance are allowed.
 
-    ``first``: the place of the first pair among the values of a run. ``runner`` runs the call.
+    Two rules allow differences that come from rounding, and a documented limit allows others. Raise
+    :class:`Differs` for any other difference. ``first`` is the place of the first pair among the values of a
+    run, and ``runner`` runs the call.
     """
     runner = runner or _called
     wrong = {}
@@ -333,7 +344,7 @@ def compare_values(
             for place in wrong:
                 other = values[first + place] if first + place < len(values) else None
                 if other is None or other.shape != eager[place].shape:
-                    return {"ill-conditioned"}  # even the shape depends on it
+                    return {"ill-conditioned"}  # even the shape depends on rounding
                 spread[place] = torch.cat([spread[place], _wide(other)[None]])
         unexplained = [
             place for place in wrong if not _explained(_wide(ours[place]), spread[place], eager[place].dtype)
@@ -349,7 +360,7 @@ def compare_values(
 
 
 Runner = Callable[[Program, dict[str, Any], tuple[str, ...]], Run]
-"""Runs one call of a program whose names are given."""
+"""Runs one call of a program, given the names that the program defines."""
 
 
 def _called(program: Program, names: dict[str, Any], call: tuple[str, ...]) -> Run:
@@ -362,7 +373,7 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _explained(found: torch.Tensor, spread: torch.Tensor, dtype: torch.dtype) -> bool:
-    """True if each element is near what eager made of inputs that are a rounding error off."""
+    """Whether each element is near the values that eager computed from inputs a rounding error off."""
     low, high = spread.nan_to_num().amin(0), spread.nan_to_num().amax(0)
     close = torch.finfo(dtype).eps ** 0.5 / 8 if dtype.is_floating_point or dtype.is_complex else 0.0
     room = 4 * (high - low) + close * high.abs().maximum(low.abs())
@@ -374,8 +385,9 @@ def _explained(found: torch.Tensor, spread: torch.Tensor, dtype: torch.dtype) ->
 def _as_exact(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:
     """Whether the error of ``ours`` is at most twice that of ``eager``, and its special values are right.
 
-    Those are what eager has, or ``exact`` in the same dtype, where large numbers are infinite. Elements
-    within tolerance of eager's are not asked about, nor are errors where eager has no number.
+    A special value is right if eager has it too, or if ``exact`` has it in eager's dtype, where large numbers
+    are infinite. The error does not count for elements that are within tolerance of eager's, nor where
+    eager's value is not finite.
     """
     if exact.shape != eager.shape or not (eager.is_floating_point() or eager.is_complex()):
         return False
@@ -392,7 +404,7 @@ def _as_exact(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> b
 
 
 def _in_float64(program: Program, call: tuple[str, ...], runner: Runner) -> Run:
-    """The program's own run with the same inputs in float64, and float64 where it asks for another dtype."""
+    """Run the program with the same inputs in float64. Narrower dtypes in its text become float64."""
     wide = [_NARROW_CALL.sub("double()", _NARROW.sub("torch.float64", one)) for one in program.statements]
     names = load(replace(program, statements=tuple(wide)))
     rounded = names["made"]
@@ -403,7 +415,7 @@ def _in_float64(program: Program, call: tuple[str, ...], runner: Runner) -> Run:
 
     names["made"] = widened
     usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)  # of constants in the program: ``torch.eye(2)``
+    torch.set_default_dtype(torch.float64)  # for constants in the program: ``torch.eye(2)``
     try:
         return runner(program, names, call)
     finally:
@@ -431,11 +443,14 @@ def _off_by_rounding(program: Program, call: tuple[str, ...], runner: Runner) ->
 
 
 _NORMALIZING = ("norm", "softmax")
-"""Parts of the names of operators that round although each of their results depends on many elements."""
+"""Parts of names of normalizations. They round too, although each result depends on many elements."""
 
 
 class _Rounding(TorchDispatchMode):
-    """Inside, results of operators that round, by element or as normalizations, are off by one at most."""
+    """A mode that changes the results of operators that round by at most one rounding error.
+
+    These are elementwise operators, conversions to narrower dtypes, and normalizations.
+    """
 
     def __init__(self, chance: torch.Generator) -> None:
         super().__init__()
@@ -462,7 +477,10 @@ class _Rounding(TorchDispatchMode):
 def shrunk(
     program: Program, found: Difference, compare: Callable[[Program], tuple[Difference | None, set[str]]]
 ) -> tuple[Program, Difference]:
-    """A smaller program in which ``compare`` finds the same; what takes too long is left as it is."""
+    """Return a smaller program in which ``compare`` finds the same kind of difference.
+
+    Shrinking stops after ``_SHRINKING_S`` seconds.
+    """
     until = time.monotonic() + _SHRINKING_S
     changed = True
     while changed:
@@ -472,7 +490,7 @@ def shrunk(
                 return program, found
             try:
                 other, _ = compare(smaller)
-            except Exception:  # noqa: BLE001  # it uses what is gone
+            except Exception:  # noqa: BLE001  # it uses what was removed
                 continue
             if other is not None and other.kind == found.kind:
                 program, found, changed = smaller, other, True
@@ -481,7 +499,7 @@ def shrunk(
 
 
 def _smaller(program: Program) -> Iterator[Program]:
-    """Programs with one thing less: calls, statements, results, parameters, gradients."""
+    """Yield smaller programs: with fewer calls, statements, results or parameters, or without gradients."""
     for kept in range(len(program.calls)):
         if len(program.calls) > 1:
             yield replace(program, calls=(*program.calls[:kept], *program.calls[kept + 1 :]))

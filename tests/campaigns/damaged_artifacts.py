@@ -1,9 +1,9 @@
 """Artifacts that were damaged or tampered with: refused with one error, or as good as before.
 
-*Damage* happens to a file (flipped, lost or doubled bytes): what still loads must give the original's
-outputs. *Tampering* keeps every checksum right: then the file may say something else than the original did,
-but what it gives must be what it says, in shapes and dtypes. Altered modules are code, and no checksum makes
-them safe: they are called as `torchstone run --isolated` calls them, in a process that may crash.
+*Damage* happens to a file (flipped, lost or doubled bytes): if the file still loads, it must give the
+original's outputs. *Tampering* keeps every checksum right: then the file may describe something else than the
+original, but its outputs must have the shapes and dtypes that it describes. An altered module is code, which
+no checksum makes safe, so it is called as `torchstone run --isolated` calls it, in a process that may crash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODULE, SIGNATURE, WEIGHTS = "module.stablehlo", "signature.json", "weights.safe
 
 @dataclass(frozen=True)
 class Made:
-    """One file. ``trusted``: its module is the original's, so it may be called in this process."""
+    """One file. If ``trusted``, its module is the original's, so it may be called in this process."""
 
     what: str
     content: bytes
@@ -41,7 +41,7 @@ class Made:
 
 
 def prepare(seed: int, folder: Path) -> Tries:
-    """Export the originals, once per folder."""
+    """Export the original artifacts, once per folder."""
     from torchstone import export
 
     if not (folder / "done").exists():
@@ -102,7 +102,7 @@ class Tries:
         return Made(f"{name}: {text}", content, name, damaged, trusted)
 
     def attempt(self, made: Made) -> tuple[str, str]:
-        """How it ended, and what is wrong with that."""
+        """Load and call a file. Return how that ended, and the defect, if any."""
         from torchstone.artifact import load_artifact
         from torchstone.errors import TorchstoneError
         from torchstone.parity.replay import output_specs, random_inputs
@@ -149,7 +149,7 @@ class Tries:
         return call(load(file), inputs)
 
     def _isolated(self) -> tuple[str, str]:
-        """As a user would call a file that is not trusted."""
+        """Call the file as a user would call one that is not trusted."""
         command = [sys.executable, "-m", "torchstone", "run", str(self.place), "--isolated"]
         done = subprocess.run([*command, "--timeout", "60"], capture_output=True, text=True, timeout=150)
         defect = (
@@ -161,7 +161,7 @@ class Tries:
 
 
 def _odd(error: BaseException) -> str:
-    """What is wrong with an error's text: it must be short and printable."""
+    """Return what is wrong with an error's text. It must be short and not empty."""
     text = str(error)
     if not text.strip() or len(text) > 3000:
         return f"an error of {len(text)} characters: {text[:200]!r}"
@@ -235,14 +235,14 @@ def members_of(content: bytes) -> Members:
 def packed(members: list[tuple[str, bytes]], compression: int = zipfile.ZIP_STORED) -> bytes:
     file = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(file, "w", compression) as archive:
-        warnings.simplefilter("ignore")  # of members that are there twice
+        warnings.simplefilter("ignore")  # about duplicate members
         for name, content in members:
             archive.writestr(zipfile.ZipInfo(name), content, compression)
     return file.getvalue()
 
 
 def signed(members: Members, change: Callable[[Any], None] | None = None) -> bytes:
-    """A file of ``members`` whose signature has the right checksums and then is changed."""
+    """Return a file of ``members``. Its signature gets the right checksums and then is changed."""
     description = json.loads(members[SIGNATURE])
     description["sha256"] = {name: hashlib.sha256(members[name]).hexdigest() for name in (MODULE, WEIGHTS)}
     if change is not None:
@@ -394,11 +394,11 @@ def unsigned_module(rng: random.Random, content: bytes) -> Damaged:
 _OFTEN = (flip, overwrite, change_signature, restructure_signature, change_weights)
 _SELDOM = (truncate, lose, surround, replace, change_members, change_zip, spoil_signature, flip_weights)
 DAMAGES = _OFTEN * 8 + _SELDOM * 4 + (unsigned_module,) * 4 + (flip_module,)
-"""Altered modules are few: each of them takes a process of its own."""
+"""Altered modules are rare, because each takes a process of its own."""
 
 
 def _some_place(rng: random.Random, tree: Any, *, lists: bool = False) -> tuple[Any, Any]:
-    """A container inside of ``tree`` and a key of it; of a list, if there is any."""
+    """Return a container inside ``tree`` and one of its keys. With ``lists``, prefer a key of a list."""
     places: list[tuple[Any, Any]] = []
     waiting = [tree]
     while waiting:
@@ -413,7 +413,7 @@ def _some_place(rng: random.Random, tree: Any, *, lists: bool = False) -> tuple[
 
 
 def _some_value(rng: random.Random, old: Any) -> Any:
-    """A value in place of ``old``."""
+    """Return a value to put in place of ``old``."""
     values = [
         None,
         True,

@@ -1,8 +1,9 @@
 """The campaign ``modules``: every input of PyTorch's ``module_db``, compiled and exported, against eager.
 
-Each module is tried in training and in evaluation mode. Compared are results, gradients of parameters and
-inputs for random cotangents, and buffers after the call: once through ``torch.compile``, once through
-export -> save -> load -> run. ``--count`` of more than there are begins again.
+Each module is tried in training and in evaluation mode, once through ``torch.compile`` and once through
+export -> save -> load -> run. The campaign compares the results and the buffers after the call and, for
+compiled modules, the gradients of parameters and inputs for random cotangents. If ``--count`` is more than
+the number of inputs, they begin again.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ class Case:
         return f"{self.info.name} in {'training' if self.training else 'evaluation'} mode"
 
     def build(self) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-        """The module in its mode, and the arguments of its call."""
+        """Return the module in its mode, and the arguments of its call."""
         sample = _samples(self.info, self.training, self.dtype)[self.place]
         torch.manual_seed(0)
         made, given = sample.constructor_input, sample.forward_input
         module = self.info.module_cls(*made.args, **made.kwargs).to(self.dtype).train(self.training)
         if any(torch.nn.parameter.is_lazy(one) for one in module.parameters()):
             with torch.no_grad():
-                module(*given.args, **given.kwargs)  # gives them their shapes
+                module(*given.args, **given.kwargs)  # gives lazy parameters their shapes
         return module, given.args, given.kwargs
 
 
 @dataclass
 class Run:
-    """What a call gave and left behind."""
+    """What a call returned, its gradients, and the buffers after it."""
 
     values: list[torch.Tensor]
     structure: Any
@@ -114,7 +115,7 @@ def prepare(seed: int, folder: Path) -> Tries:
 
 
 def cases() -> Iterator[Case]:
-    """Each module in both modes with each of its inputs; those that only construct it are left out."""
+    """Yield each module in both modes with each of its inputs, except inputs that only construct it."""
     for info in database("module_db"):
         dtype = torch.float32 if torch.float32 in info.dtypes else info.dtypes[0]
         for training in (True, False):
@@ -155,7 +156,7 @@ def run(case: Case, make: Callable[[torch.nn.Module], Any], *, gradients: bool) 
 
 
 def compare(ours: Run, eager: Run, in_float64: Callable[[], Run]) -> None:
-    """Raise AssertionError unless ``ours`` is eager's, or as near to the truth as twice eager's error."""
+    """Raise AssertionError if ``ours`` differs from eager's, and its error is more than twice eager's."""
     assert ours.structure == eager.structure, f"{ours.structure} instead of {eager.structure}"
     for part in ("values", "buffers", "gradients"):
         found, wanted = getattr(ours, part), getattr(eager, part)

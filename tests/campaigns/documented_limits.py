@@ -1,6 +1,6 @@
-"""Where eager PyTorch runs into what the Limits of ``docs/backend.md`` say, so that values may differ.
+"""Finds where an eager run meets one of the Limits of ``docs/backend.md``, so that values may differ.
 
-Each limit is one sentence there. What is looked at is the eager run: its operators and their arguments.
+Each limit is one sentence there. Only the eager run is examined: its operators and their arguments.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchstone.torch_internals import pytree
 
 NOT_RESIZABLE = "Trying to resize storage that is not resizable"
-"""What PyTorch says where a result is to grow."""
+"""PyTorch's message if a result would have to grow."""
 ZERO_DIVISOR = "ZeroDivisionError"
-"""What PyTorch says where an integer is divided by zero; programs do so under ``config.check_values``."""
+"""PyTorch's message for an integer division by zero. Programs give it under ``config.check_values``."""
 _CASTS = {"_to_copy": 0, "to": 0, "type_as": 0, "_copy_from": 0, "copy": 1, "copy_": 1}
-"""Operators that change a dtype, and which of their tensors they read. In inference mode ``to`` is one."""
+"""Operators that change a dtype, and which tensor they read. In inference mode, ``to`` is one of them."""
 _BITS = {"signbit": 0, "copysign": 1, "view": 0}
-"""Operators that look at the bits of a NaN, and which of their tensors they read for it."""
+"""Operators that read the bits of a NaN, and the place of the tensor whose bits they read."""
 _CANCELLING = "norm_backward"
-"""Gradients whose terms cancel."""
+"""How the names of gradients end whose terms cancel."""
 _SUMS = ("add", "add_")
 _TOTALS = ("sum", "mean", "nansum", "cumsum")
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
@@ -44,10 +44,10 @@ _FACTORIZATIONS = (
     *("linalg_inv_ex", "_linalg_solve_ex", "linalg_solve_triangular", "triangular_solve", "linalg_lstsq"),
     *("_linalg_det", "_linalg_slogdet"),
 )
-"""Factorizations, and what uses one."""
+"""Factorizations, and operators that use one."""
 _EIGENVALUES = ("linalg_eig", "linalg_eigvals", "_linalg_eigvals")
 _VECTORS = {"_linalg_svd": (0, 2), "_linalg_eigh": (1,), "linalg_eig": (1,)}
-"""Decompositions, and which of their results have singular vectors or eigenvectors."""
+"""Decompositions, and the places of the results that hold singular vectors or eigenvectors."""
 _RUNNING = ("cumsum", "cumprod")
 _TELL_FROM_ZERO = (
     *("eq", "ne", "lt", "le", "gt", "ge", "sign", "sgn", "nonzero", "count_nonzero"),
@@ -59,19 +59,22 @@ _SINGLE = torch.finfo(torch.float32)
 
 
 class Limits(TorchDispatchMode):
-    """Inside, notes in ``found`` which limits an operator meets, and which values depend on its result."""
+    """A mode that notes in ``found`` which limits operators meet, and which values depend on that."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: set[str] = set()
         self._signs: dict[int, torch.Tensor] = {}
-        """As ``_reached``: values that depend on a zero whose sign follows from the order of a sum."""
+        """Like ``_reached``, for values that depend on a zero whose sign follows from the order of a sum."""
         self._reached: dict[int, torch.Tensor] = {}
-        """A tensor per storage that holds such values. It keeps the storage: no other gets its key."""
+        """By storage, a tensor whose values depend on a limit.
+
+        The tensor keeps its storage alive, so that no other storage gets the same key.
+        """
         self._reached_python = False
 
     def reach(self, tensor: torch.Tensor) -> bool:
-        """Whether the values of ``tensor`` depend on what an operator at a limit gave."""
+        """Whether the values of ``tensor`` depend on the result of an operator that met a limit."""
         return self._reached_python or _storage(tensor) in self._reached
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -117,7 +120,7 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[A
 
 
 def _reads_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
-    """Whether ``read`` has an element of ``written`` at another place."""
+    """Whether ``read`` contains an element of ``written`` at a different position."""
     if _storage(written) != _storage(read) or written.dtype != read.dtype:
         return False
     size = written.untyped_storage().nbytes() // written.itemsize
@@ -131,7 +134,7 @@ def _reads_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
 def _met(
     name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[str]:
-    """The limits that an operator with these arguments meets, whatever its result."""
+    """Yield the limits that an operator with these arguments meets, whatever its result."""
     if _reads_bits(name, args) and len(given) > _BITS[name] and given[_BITS[name]].isnan().any():
         yield "the bits of a NaN"
     if name.startswith(("upsample_", "_upsample_")) and not _finite(given[0]):
@@ -167,7 +170,7 @@ def _met(
 def _met_by_some(
     name: str, given: list[torch.Tensor], args: tuple[Any, ...]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The limits that some results of an operator meet, and the places of these results."""
+    """Yield the limits that only some results of an operator meet, with the places of these results."""
     if name in ("var_mean", "std_mean") and given[0].detach().isinf().any():
         yield "the mean of infinite values", (1,)
     if name in _INDICES and (name == "mode" or len(args) > 1) and _repeat(given[0]):  # else one number
@@ -183,13 +186,13 @@ def _reads_bits(name: str, args: tuple[Any, ...]) -> bool:
 
 
 def _are_degrees(args: tuple[Any, ...]) -> bool:
-    """Whether no number is a NaN, and the degrees of a polynomial are numbers that int64 holds."""
+    """Whether a polynomial's arguments have no NaN, and int64 can hold its degrees."""
     numbers, degrees = (torch.as_tensor(one).detach().double() for one in args[:2])
     return not bool(numbers.isnan().any()) and bool((degrees.abs() < 2**62).all())
 
 
 def _holds(dtype: torch.dtype, source: torch.Tensor) -> bool:
-    """Whether each float of ``source`` is a number of an integer ``dtype``; true for other pairs."""
+    """Whether an integer ``dtype`` can hold each float of ``source``. True for all other pairs of dtypes."""
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         return True
     if not source.is_floating_point():
@@ -200,7 +203,7 @@ def _holds(dtype: torch.dtype, source: torch.Tensor) -> bool:
 
 
 def _negative_zero_beside_zeros(one: Any, other: Any, alpha: Any = 1) -> bool:
-    """Whether one addend is 0.0 throughout, as a constant that XLA knows, and the other has a -0.0."""
+    """Whether one addend is 0.0 everywhere, like a constant known to XLA, and the other contains a -0.0."""
     addends = (torch.as_tensor(one).detach(), torch.as_tensor(other).detach() * alpha)
     if any(addend.is_complex() for addend in addends):
         return False
@@ -209,7 +212,7 @@ def _negative_zero_beside_zeros(one: Any, other: Any, alpha: Any = 1) -> bool:
 
 
 def _begins_with_negative_zero(name: str, args: tuple[Any, ...], total: torch.Tensor) -> bool:
-    """Whether an element of a sum is one -0.0 and nothing else, or a running sum begins with one."""
+    """Whether -0.0 is the only addend of some element of a sum, or the first one of a running sum."""
     addends = args[0].detach()
     if name == "cumsum" and addends.numel() and addends.ndim:
         addends = addends.select(args[1], 0)
@@ -219,7 +222,7 @@ def _begins_with_negative_zero(name: str, args: tuple[Any, ...], total: torch.Te
 
 
 def _repeat(values: torch.Tensor) -> bool:
-    """Whether two elements are equal, or NaN."""
+    """Whether two elements are equal, or any element is NaN."""
     known = values.detach()
     return known.unique().numel() < known.numel() or bool((known != known).any())
 
@@ -230,7 +233,7 @@ def _squares_overflow(values: torch.Tensor) -> bool:
 
 
 def _overflows_on_the_way(name: str, values: torch.Tensor) -> bool:
-    """Whether some elements could give a sum or product that is beyond float32."""
+    """Whether the sum or product of some of the elements could be outside the range of float32."""
     sizes = values.detach().double().abs()
     sizes = sizes[sizes.isfinite() & (sizes != 0)]
     if name == "cumsum":
@@ -239,7 +242,7 @@ def _overflows_on_the_way(name: str, values: torch.Tensor) -> bool:
 
 
 def _subnormal(values: torch.Tensor) -> bool:
-    """Whether an element is below the smallest normal number; those of float16 are normal in float32."""
+    """Whether an element is subnormal. None is in float16: its subnormal numbers are normal in float32."""
     if not values.is_floating_point() or values.dtype is torch.float16:
         return False
     sizes = values.detach().abs().double()
@@ -247,7 +250,10 @@ def _subnormal(values: torch.Tensor) -> bool:
 
 
 def _keeps_apart(values: torch.Tensor, dtype: torch.dtype | None) -> bool:
-    """Whether ``dtype`` is boolean, or tells smaller numbers of ``values`` from 0 without subnormal ones."""
+    """Whether a conversion to ``dtype`` keeps subnormal numbers of ``values`` different from 0.
+
+    That is so for bool, and for a dtype whose smallest normal number is smaller.
+    """
     if dtype is None or not (dtype.is_floating_point or dtype.is_complex):
         return dtype is torch.bool
     return torch.finfo(dtype).tiny < torch.finfo(values.dtype).tiny

@@ -1,9 +1,9 @@
-"""Random programs to export: those of :mod:`program_maker`, and what only exports have.
+"""Makes random programs to export: those of :mod:`program_maker`, and what only exports have.
 
-That is control flow as an operator, backward and other overloads called by hand with arguments that their
-schemas allow, sizes and integers that may or may not be symbols, and buffers. Outside of tracing, control
-flow is written out in Python, so that eager PyTorch is an independent witness. Not here: running and
-comparing (:mod:`exported_programs`).
+Only exports have control flow as an operator, backward and other overloads called by hand with arguments
+that their schemas allow, sizes and integers that may be symbols, and buffers. Outside of tracing, control
+flow is written out in Python, so that eager PyTorch is an independent reference. :mod:`exported_programs`
+runs and compares the programs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def each(function, values):
         return torch._higher_order_ops.map(function, values)
     return torch.stack([function(value) for value in values])
 """
-"""Control flow: as operators where PyTorch traces, else as Python would do it."""
+"""Control flow: operators while PyTorch traces, and plain Python otherwise."""
 
 LOOPS: tuple[str, ...] = (
     "cond({x}.sum() > 0, lambda u: u + 1, lambda u: u * 2, ({x},))",
@@ -112,7 +112,7 @@ BACKWARD: tuple[str, ...] = (
     "gelu_backward({f}, {g}, approximate='tanh')",
     "silu_backward({f}, {g})",
     "elu_backward({f}, 1.0, 1.0, 1.0, True, {g})",
-    # Here and in softshrink's, PyTorch's vector loops give 0 for NaN, and the ends of arrays the gradient.
+    # Here and in softshrink's: for NaN, PyTorch's vector loops give 0, and the gradient at an array's end.
     "hardtanh_backward({f}, {g}.nan_to_num(), -1, 1)",
     "hardsigmoid_backward({f}, {g})",
     "hardswish_backward({f}, {g})",
@@ -143,7 +143,7 @@ BACKWARD: tuple[str, ...] = (
         "{m}[0], {m}[0], [True, True, True])[{n}]"
     ),
     (
-        # Of infinite values PyTorch's formula makes inf - inf where the gradient is infinite.
+        # For infinite values, PyTorch's formula computes inf - inf where the gradient is infinite.
         "native_group_norm_backward(dense({m}[None].clamp(-9, 9)), dense({m}[None].clamp(-9, 9)), "
         "{m}[None, :, :1].clamp(-9, 9).mean(1), {m}[None, :, :1].clamp(-9, 9).amax(1), "
         "None, 1, {m}.shape[0], {m}.shape[1], 1, [True, False, False])[0]"
@@ -197,7 +197,7 @@ _NAMES = {
     "normalized_shape": ("{x}.shape[-1:]", "[2]"),
     "reduce": ("'sum'", "'amax'", "'mean'"),
 }
-"""Arguments by their names in schemas."""
+"""The texts of arguments, by the argument's name in the schema."""
 _KINDS = {
     "Tensor": ("{x}", "{f}", "{x}", "{y}", "{g}", "{i}"),
     "number": ("{s}",),
@@ -212,16 +212,17 @@ _KINDS = {
     "List[bool]": ("[True, True, True]", "[True, False]"),
     "List[Optional[Tensor]]": ("[{i}]", "[None, {i}]", "[{b}]"),
 }
-"""Arguments by their types."""
+"""The texts of other arguments, by the argument's type."""
 
 
 @dataclass(frozen=True)
 class ExportedProgram(Program):
     """A program, and how it is exported.
 
-    ``sizes``: "fixed" ones, or "named" or "auto" symbols, where they differ between calls. ``buffers``:
-    parameters that are a module's, with the values of the first call, and live on between calls.
-    ``checked``: indices and values are checked. ``weights``: where the buffers are kept.
+    ``sizes`` that differ between calls are "named" or "auto" symbols; otherwise they are "fixed". ``buffers``
+    are parameters that become buffers of a module: they have the values of the first call, and live on
+    between calls. If ``checked``, indices and values are checked. ``weights`` says where the buffers are
+    kept.
     """
 
     sizes: str = "fixed"
@@ -230,7 +231,7 @@ class ExportedProgram(Program):
     weights: str = "arguments"
 
     def script(self, backend: str = "torchstone") -> str:
-        """A program that prints what eager PyTorch and the exported program return for each call."""
+        """Return a script that prints what eager PyTorch and the exported program return for each call."""
         del backend
         calls = "".join(f"    lambda: ({', '.join(call)},),\n" for call in self.calls)
         return f"{self.head}\n\n{self.definition}\n\n{MODEL}\n\ncalls = [\n{calls}]\n{self._steps()}"
@@ -295,11 +296,11 @@ class Model(torch.nn.Module):
                 for place, one in enumerate(calls[0])]
         return {"rest": tuple(dims)}
 '''
-"""The module that is exported; a script has it as text."""
+"""The source of the module that is exported. Scripts contain it too."""
 
 
 def make_exported(seed: int, number: int) -> ExportedProgram:
-    """The program ``number`` of a campaign: the same each time."""
+    """Make the program ``number`` of a campaign. It is the same each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _ExportMaker(random.Random(f"{seed} {number}")).program()
@@ -307,7 +308,7 @@ def make_exported(seed: int, number: int) -> ExportedProgram:
 
 class _ExportMaker(Maker):
     families = (
-        *(one for one in EXPRESSIONS if one != "data-dependent sizes"),  # a program's depend on sizes alone
+        *(one for one in EXPRESSIONS if one != "data-dependent sizes"),  # exports depend on sizes alone
         *("writes", "views", "pointwise", *("loops", "backward", "overloads") * 3),
     )
 
@@ -346,17 +347,17 @@ class _ExportMaker(Maker):
             return f"t{self._made()} = torch.ops.aten.{self._filled(template)}"
         if family == "overloads":
             return f"t{self._made()} = {self._filled(_call(chance.choice(_overloads()), chance))}"
-        # A float that an integer dtype cannot hold becomes any integer.
+        # Clamp: a float that an integer dtype cannot hold becomes any integer.
         return _TO_INTEGERS.sub(r".clamp(-99, 99).nan_to_num()\g<0>", super()._statement(family))
 
     def _add(self, statement: str) -> bool:
-        """Try what PyTorch's own checks may miss in another process, before it joins."""
+        """Add a statement. Try calls of overloads in a child process first: they may crash PyTorch."""
         if "torch.ops." in statement and not self._survives(statement):
             return False
         return super()._add(statement)
 
     def _survives(self, statement: str) -> bool:
-        """Whether the statement runs in every call and makes the same again: it reads no unwritten memory."""
+        """Whether the statement runs in every call and gives the same twice, so reads no unwritten memory."""
         child = os.fork()
         if not child:
             with contextlib.suppress(BaseException):
@@ -372,7 +373,7 @@ class _ExportMaker(Maker):
 
 
 def _like(first: str, other: str, place: int) -> str:
-    """The text ``other`` of a tensor, of the dtype that ``first`` has and with values of its own."""
+    """Return the text of the tensor ``other``, with the dtype of ``first`` and with values of its own."""
     dtype = re.search(r"torch\.\w+", first)
     assert dtype is not None
     return re.sub(r"made\(\d?(\d),", rf"made({place}\1,", re.sub(r"torch\.\w+", dtype[0], other))
@@ -383,7 +384,7 @@ _MADE: list[OpOverload] = []
 
 
 def _overloads() -> list[OpOverload]:
-    """Overloads of the registry that PyTorch names, write nothing and draw nothing."""
+    """Return the registry's ATen overloads that write nothing, draw nothing and return only tensors."""
     if not _MADE:
         _MADE.extend(one.overload for one in load_registry() if _is_plain(one.overload))
     return _MADE
@@ -403,7 +404,7 @@ def _is_plain(overload: OpOverload) -> bool:
 
 
 def _call(overload: OpOverload, chance: random.Random) -> str:
-    """A call of the overload, with holes as in the templates."""
+    """Return a call of the overload as text, with holes as in the templates."""
     schema = schema_of(overload)
     given = list(_arguments(schema, chance))
     text = f"torch.ops.{overload}({', '.join(given)})"

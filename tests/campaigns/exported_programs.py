@@ -1,11 +1,12 @@
 """Random programs through export -> save -> load -> run, against eager PyTorch.
 
-Compared are results and their containers, dtypes, shapes, and what became of inputs and buffers, in three
-calls of other sizes and values. A call that the program refuses by its signature is exported anew. A program
-that differs is made as small as can be; the defect ends with it as a script.
+The campaign compares the results and their containers, dtypes and shapes, and the inputs and buffers after
+the call, in three calls with different sizes and values. If a program's signature refuses a call, the program
+is exported again for it. If results differ, the program is made as small as possible, and the text of the
+defect ends with it as a script.
 
-What is not held against an export: what :mod:`compiled_programs` forgives, what ``torch.export`` alone does
-in the same way, and clear refusals.
+Three kinds of differences are no defects of the export: those that :mod:`compiled_programs` allows, those
+that ``torch.export`` alone shows in the same way, and clear refusals.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Made:
 
 def prepare(seed: int, folder: Path) -> Tries:
     logging.getLogger("torch").setLevel(logging.CRITICAL)
-    torch.set_num_threads(1)  # a child that is forked has none of this process's threads
+    torch.set_num_threads(1)  # a forked child has none of this process's threads
     return Tries(seed, folder / "program.stone")
 
 
@@ -94,7 +95,7 @@ Exporter = Callable[[Any, tuple[Any, ...], Any, Any], Callable[..., Any]]
 
 
 def compared(program: ExportedProgram, export: Exporter) -> tuple[Difference | None, set[str]]:
-    """The first difference of a call, and what else is worth a note."""
+    """Return the first call that differs, if any, and notes about the calls."""
     notes = set[str]()
     with warnings.catch_warnings(), override(check_indices=program.checked, check_values=program.checked):
         warnings.simplefilter("ignore")
@@ -110,7 +111,7 @@ def compared(program: ExportedProgram, export: Exporter) -> tuple[Difference | N
 
 
 class _Calls:
-    """The calls of a program in order, by the module itself and by what ``export`` makes of it."""
+    """The calls of a program in order, made on the module itself and on its export."""
 
     def __init__(self, program: ExportedProgram, export: Exporter) -> None:
         self.program, self.export = program, export
@@ -122,7 +123,7 @@ class _Calls:
         self.exported: Callable[..., Any] | None = None
 
     def compare(self, place: int) -> set[str]:
-        """Notes; raises :class:`Differs`."""
+        """Compare the call at ``place`` and return notes. Raise :class:`Differs` if the results differ."""
         program, call = self.program, self.program.calls[place]
         eager = self._run(self.eager, place)
         ours, notes = self._run_exported(place)
@@ -157,7 +158,10 @@ class _Calls:
         return run
 
     def _run_exported(self, place: int) -> tuple[Run, set[str]]:
-        """Exported anew for a call that the program's signature refuses, where nothing lives on."""
+        """Make a call on the exported program.
+
+        If its signature refuses the call and it has no buffers that live on, export it again for the call.
+        """
         if self.exported is not None:
             run = self._run(self.exported, place)
             if not isinstance(run.error, InputMismatch) or self.program.buffers:
@@ -186,7 +190,7 @@ def _replayed(
     names: dict[str, Any],
     call: tuple[str, ...],
 ) -> Run:
-    """A call after ``earlier`` ones of the same module, with its values in the order of :class:`_Calls`."""
+    """Make a call after ``earlier`` calls of the same module. Order its values as :class:`_Calls` does."""
     names = {**names}
     exec(MODEL, names)
     places = [place for place, name in enumerate(program.parameters) if name in program.buffers]
@@ -204,12 +208,15 @@ def _replayed(
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Whether eager refuses where values lie, or has no kernel: a program has values alone."""
+    """Whether eager fails because of where values lie in memory, or has no kernel.
+
+    A program has only values, so it need not fail.
+    """
     return isinstance(error, NotImplementedError) or "memory location" in str(error)
 
 
 def _tensor(array: Any, like: torch.Tensor) -> torch.Tensor:
-    """The values of an array that may have a dtype unknown to NumPy."""
+    """Return the values of an array as a tensor. The array may have a dtype that NumPy does not know."""
     flat = torch.from_numpy(array.reshape(-1).view("uint8").copy())
     return flat.view(like.dtype).reshape(array.shape) if array.size else torch.empty_like(like)
 

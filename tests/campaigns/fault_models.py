@@ -1,4 +1,4 @@
-"""Models for the campaign of injected faults: each with what one kind of fault needs.
+"""Models for the campaign of injected faults: each contains what one kind of fault needs.
 
 Factories have no arguments, as ``torchstone bisect`` calls them.
 """
@@ -83,7 +83,7 @@ def mixed_with_dropout() -> Made:
 
 
 class Scaled(nn.Module):
-    """``function`` of a layer's results, scaled so that their last bits decide."""
+    """A layer and a ``function`` of its results, which are scaled so that their last bits matter."""
 
     def __init__(self, function: Callable[[torch.Tensor], Any], size: int = 300) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ def long_chain() -> Made:
 
 
 class BiasBeforeNorm(nn.Module):
-    """A bias whose gradient is zero but for roundings, which Adam makes as large as any other."""
+    """A bias whose gradient is zero except for rounding errors, which Adam scales up like any gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,11 +165,11 @@ def bias_before_norm() -> Made:
     return BiasBeforeNorm(), (torch.randn(50, 16),)
 
 
-# --- nondeterminism: eager PyTorch itself does something else each time --------------------------
+# --- nondeterminism: eager PyTorch itself behaves differently each time --------------------------
 
 
 class Around(nn.Module):
-    """A layer, and something done to its results."""
+    """A layer, and a function that is applied to its results."""
 
     def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ def hash_of_text() -> Made:
 
 
 class NoisyGradient(torch.autograd.Function):
-    """Right forward; its gradient has noise that no seed repeats."""
+    """A function with a correct forward, whose gradient has noise that no seed repeats."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:

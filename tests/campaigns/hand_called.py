@@ -1,10 +1,11 @@
 """Overloads called by hand, exported and compiled, with arguments that autograd never passes.
 
 Each input of the campaign is one overload of the registry with some calls of it: its samples with one or
-two arguments changed. Tensors get other dtypes, shapes, strides and values; numbers become unusual, flags
-flip, what may be None becomes None or a tensor. What eager PyTorch takes must have eager's values or a clear
-refusal, and nothing may end in an internal error. Not compared: values that eager refuses, random numbers,
-results that eager itself does not repeat, and those without one right value (:mod:`comparable_calls`).
+two arguments changed. Tensors get other dtypes, shapes, strides and values, numbers become unusual, flags
+flip, and optional arguments become None or a tensor. If eager PyTorch accepts a call, Torchstone must give
+eager's values or a clear refusal. No call may end in an internal error. The campaign does not compare calls
+that eager refuses, random numbers, results that eager itself does not repeat, and results without one right
+value (:mod:`comparable_calls`).
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ def prepare(seed: int, folder: Path) -> Tries:
     del folder
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)  # a child that is forked has none of this process's threads
+    torch.set_num_threads(1)  # a forked child has none of this process's threads
     return Tries(seed)
 
 
 class Tries:
-    """Inputs ``number`` and ``number + len(samples)`` are of the same overload."""
+    """Makes and tries inputs. ``number`` and ``number + len(samples)`` are inputs of the same overload."""
 
     def __init__(self, seed: int) -> None:
         registry = load()
@@ -112,8 +113,8 @@ def _calls(samples: SampleSet, chance: random.Random) -> Iterator[Sample]:
 def _changed(overload: OpOverload, call: Sample, chance: random.Random) -> Sample:
     """``call`` with another value for one argument.
 
-    Calls of Torchstone's own operators come from capture rules, which check them: only elements, strides, and
-    lists of numbers change.
+    Calls of Torchstone's own operators come from capture rules, which check their arguments. In these calls,
+    only elements, strides, and lists of numbers change.
     """
     schema = schema_of(overload)
     places = [*range(len(call.args)), *call.kwargs]
@@ -146,7 +147,7 @@ def _forms(value: Any) -> list[Any]:
 
 def _other(value: Any, kind: str, call: Sample, chance: random.Random) -> Any:
     if "MemoryFormat" in kind:
-        return value  # PyTorch takes any integer for one, and ends
+        return value  # PyTorch accepts any integer, and then aborts
     if kind.startswith("Optional") and value is not None and chance.random() < 0.5:
         return None
     if isinstance(value, torch.Tensor):
@@ -198,12 +199,12 @@ def _other_tensor(tensor: torch.Tensor, chance: random.Random) -> torch.Tensor:
 
 
 def _own(call: Sample) -> Sample:
-    """The call with tensors of its own."""
+    """Return the call with copies of its tensors."""
     return call.map(torch.Tensor.clone)
 
 
 def _survived(overload: OpOverload, calls: Sequence[Sample]) -> Iterator[Sample]:
-    """The calls that do not take eager PyTorch's process down, each tried in a child of its own."""
+    """Yield the calls that do not crash eager PyTorch. Each is tried in a child process of its own."""
     for call in calls:
         child = os.fork()
         if not child:
@@ -215,7 +216,7 @@ def _survived(overload: OpOverload, calls: Sequence[Sample]) -> Iterator[Sample]
 
 
 def _repeats(overload: OpOverload, call: Sample) -> bool:
-    """True if eager PyTorch takes the call and returns the same twice."""
+    """Whether eager PyTorch accepts the call and returns the same results twice."""
     try:
         first, second = (eager_results(overload, _own(call)) for _ in range(2))
         torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
@@ -237,7 +238,10 @@ def _compiled(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> 
 
 
 def wrong(overload: OpOverload, calls: Sequence[Sample], run: Runner) -> Iterator[str]:
-    """What is wrong with calls that eager takes: all in one program, or each in its own if that fails."""
+    """Yield what is wrong with calls that eager accepts.
+
+    All calls are in one program. If that fails, each is in its own.
+    """
     if not calls:
         return
     try:
@@ -274,7 +278,7 @@ def _results(overload: OpOverload, calls: Sequence[Sample], run: Runner) -> list
 
 
 def _promised(overload: OpOverload, call: Sample, want: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Eager's results in the dtypes that PyTorch's own metadata promise: some kernels return others."""
+    """Return eager's results in the dtypes that PyTorch's metadata promise. Some kernels return others."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         dtypes = [one.dtype for one in eager_results(overload, call)]
     if len(dtypes) != len(want):
@@ -283,7 +287,7 @@ def _promised(overload: OpOverload, call: Sample, want: list[torch.Tensor]) -> l
 
 
 def _is_clear(error: BaseException) -> bool:
-    """A refusal in words for the user; none that says that something inside went wrong."""
+    """Whether an error is a refusal in words for the user, and no sign that something inside went wrong."""
     chain: list[BaseException] = []
     while error is not None:
         chain.append(error)
@@ -295,7 +299,7 @@ def _is_clear(error: BaseException) -> bool:
 
 
 def _internal(overload: OpOverload, calls: Sequence[Sample]) -> Iterator[str]:
-    """Internal errors of calls that eager refuses, or does not repeat."""
+    """Yield the internal errors of calls that eager refuses or whose values are not compared."""
     for call in calls:
         try:
             _results(overload, [call], _exported)

@@ -1,9 +1,9 @@
 """Hostile calls of both command lines: every command and option, with values and files that nobody expects.
 
-The commands and their options are read from the commands themselves, so a new one is tried without anybody
-thinking of it. Most calls happen in this process; one in sixteen, with odd environments and streams, is a
-process of its own. A call must end with an exit code that means something and one clear message; it must
-neither show a traceback nor anything a terminal obeys, and must leave alone what it was not told to write.
+The campaign reads the options from the commands themselves, so it tries new ones without a change here. Most
+calls happen in this process. One in sixteen runs in a process of its own, with odd environments and streams.
+A call must end with an exit code that means something and one clear message. It must not show a traceback or
+anything that a terminal obeys, and must not touch files that it was not told to write.
 """
 
 from __future__ import annotations
@@ -130,14 +130,14 @@ _ALWAYS: dict[str, tuple[str, ...]] = {
     "torchstone redirect run": ("no-such-script.py",),
     "torchstone redirect explain": ("--no-run",),
 }
-"""Options that keep a call short: what it would do otherwise takes minutes, or never ends."""
+"""Options that keep a call short. Without them, the command would take minutes, or never end."""
 _NEVER = {
     "torchstone ops": {"again"},
     "torchstone parity": {"inventory"},
     "torchstone gaps snapshot": {"everything", "branches"},
 }
 _READS_ALL_BELOW = {"usage"}
-"""Options that read every file below a folder: a whole disk takes as long as it takes."""
+"""Options that read every file below a folder. They never get ``/``, since a whole disk takes too long."""
 _SLOW = ("torchstone gaps", "torchstone demo", "torchstone faults", "torchstone redirect", "optest faults")
 VARIABLES = (
     "TORCHSTONE_CACHE", "TORCHSTONE_CACHE_DIR", "TORCHSTONE_CACHE_MAX_BYTES", "TORCHSTONE_DEVICE", "HOME",
@@ -149,7 +149,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Made:
-    """One call: the program and its words; with ``shell``, a process with these redirections."""
+    """One call: the program and its words. With ``shell``, it is a process with these redirections."""
 
     program: str
     words: list[str]
@@ -163,7 +163,7 @@ class Made:
 
 
 def prepare(seed: int, folder: Path) -> Tries:
-    """Make the files that calls find, once per folder."""
+    """Make the files that the calls can use, once per folder."""
     kept = folder / "files"
     if not (folder / "done").exists():
         shutil.rmtree(kept, ignore_errors=True)
@@ -193,7 +193,7 @@ def _make_files() -> None:
     numpy.savez("in.npz", numpy.ones((4, 3), numpy.float32))
     numpy.save("objects.npy", numpy.array([{}], object), allow_pickle=True)
     header = io.BytesIO()
-    numpy.lib.format.write_array_header_1_0(  # it claims more than there is
+    numpy.lib.format.write_array_header_1_0(  # it claims more data than there is
         header, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)}
     )
     Path("huge.npy").write_bytes(header.getvalue())
@@ -245,7 +245,7 @@ class Tries:
         return Made(program, words, values, shell)
 
     def attempt(self, made: Made) -> tuple[str, str]:
-        """How it ended, and what is wrong with that."""
+        """Make a call in a fresh folder. Return how it ended, and what is wrong with that."""
         shutil.rmtree(self.sandbox, ignore_errors=True)
         shutil.copytree(self.files, self.sandbox, symlinks=True)
         work = self.sandbox / "work"
@@ -296,7 +296,7 @@ def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def _some_words(rng: random.Random, full: str, command: click.Command) -> list[str]:
-    """Arguments and options of ``command``: one to three of them hostile, the required ones there mostly."""
+    """Return arguments and options of ``command``: a few of them hostile, and mostly the required ones."""
     options = [one for one in command.params if isinstance(one, click.Option)]
     arguments = [one for one in command.params if isinstance(one, click.Argument)]
     never = _NEVER.get(full, set())
@@ -324,7 +324,7 @@ def _some_words(rng: random.Random, full: str, command: click.Command) -> list[s
 
 
 def _some_value(rng: random.Random, parameter: click.Parameter) -> str:
-    """A value for it, mostly of a kind that it looks at."""
+    """Return a value for the parameter, mostly of a kind that it expects."""
     value = _any_value(rng, parameter)
     return "dir" if value == "/" and parameter.name in _READS_ALL_BELOW else value
 
@@ -349,11 +349,11 @@ _VALUES = (
 )
 
 _OWN_VALUES = {"PYTHONIOENCODING": ("ascii", "latin-1", "utf-16", "utf-8:strict", ":replace", "cp037", "")}
-"""Values of variables that Python itself reads: with any other, it ends before it runs a line of ours."""
+"""Values of variables that Python itself reads. With other values, Python exits before it runs our code."""
 
 
 def _problems(made: Made, code: int, out: str, err: str, raised: str, sandbox: Path) -> Iterator[str]:
-    """What is wrong with how a call ended."""
+    """Yield what is wrong with how a call ended."""
     if raised:
         yield f"it raised {raised}"
     if code not in CODES:
@@ -377,7 +377,7 @@ def _problems(made: Made, code: int, out: str, err: str, raised: str, sandbox: P
 
 
 def _damage(sandbox: Path) -> Iterator[str]:
-    """What a call did to files that nobody told it to write."""
+    """Yield what a call did to files that it was not told to write."""
     precious = sandbox / "precious.txt"
     if not precious.is_file() or precious.read_text() != "precious":
         yield "a file outside was changed"

@@ -1,9 +1,9 @@
-"""Faults in each of four places, and whether ``torchstone bisect`` names the place: see ``fault_models``.
+"""Injects faults in each of four places, and checks that ``torchstone bisect`` names the place.
 
-A lowering is broken as ``torchstone faults`` breaks it; an engine computes one StableHLO operation as
-another one, everywhere or only beside some other operation; roundings are made to grow; models draw from
-what no seed repeats. Every fault must be given its own name: the place, the phase and, where it has one, the
-operator.
+A lowering is broken in the same way as by ``torchstone faults``. An engine computes one StableHLO operation
+as another one, everywhere or only in programs with some other operation. Rounding errors are made to grow.
+Models draw from sources that no seed repeats. Bisect must name each fault correctly: the place, the phase
+and, if it has one, the operator. The models are in ``fault_models``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _MODELS = Path(__file__).with_name("fault_models.py")
 
 @dataclass(frozen=True)
 class Made:
-    """One fault: where it is, and what the finding must say, ``phase`` and ``operator`` where that is known.
+    """One fault: where it is, and what the finding must say.
 
-    ``change`` is what the fault is made of.
+    ``phase`` and ``operator`` are empty if they are not known. ``change`` describes the fault: the name of a
+    lowering's fault, or the arguments of :class:`WrongEngine`.
     """
 
     kind: Kind
@@ -69,10 +70,10 @@ def _broken_lowering(operator: str, fault: str) -> Iterator[None]:
 
 
 class WrongEngine:
-    """The engine of the settings, which takes one operation of a program for another one.
+    """The engine of the settings, except that it replaces one operation of a program by another one.
 
-    With ``beside`` it does so only in programs that have that operation too, with ``most_results`` only in
-    those that have no more results.
+    With ``beside``, it does so only in programs that also have that operation. With ``most_results``, it does
+    so only in programs that have at most that many results.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ def _text(portable: bytes) -> str:
 
 @contextmanager
 def wrong_engine(*mistake: str, **where: int) -> Iterator[None]:
-    """The engine of the settings makes a mistake inside the block."""
+    """Let the engine of the settings make a mistake inside the block."""
     right = engines.get_engine()
     key = (config.engine, config.device, config.plugin)
     engines._engines[key] = WrongEngine(right, *mistake, **where)
@@ -202,12 +203,12 @@ def prepare(seed: int, folder: Path) -> Tries:
     del folder
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)  # a child that is forked has none of this process's threads
+    torch.set_num_threads(1)  # a forked child has none of this process's threads
     return Tries(seed)
 
 
 class Tries:
-    """One fault for each number, of the four places in turn; then the same with another seed."""
+    """Injects and tries one fault for each number, from the four places in turn. Then they begin again."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -1,9 +1,9 @@
 """Random programs: each is made from a seed and a number, as the text of a function and of four calls.
 
-A statement joins a program only if eager PyTorch takes it in all four calls; a few programs end with one that
-eager refuses. The sizes and the integer differ from call to call, so that PyTorch makes them symbolic; the
-fourth call has a float of another type or value. What statements look like is in :mod:`program_templates`.
-Not here: running and comparing (:mod:`compiled_programs`).
+A statement is added only if eager PyTorch accepts it in all four calls. A few programs end with a statement
+that eager refuses. The sizes and the integer differ from call to call, so that PyTorch makes them symbolic.
+The fourth call has a float of another type or value. The templates of statements are in
+:mod:`program_templates`; :mod:`compiled_programs` runs and compares the programs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def made(seed, shape, dtype, form="plain", special=False):
         values = values.expand(shape)
     return values
 '''
-"""How every program begins."""
+"""The source with which every program begins."""
 
 _NAMES = ("a", "b", "c", "e")
 _DTYPES = (
@@ -74,9 +74,9 @@ _MOST_ELEMENTS = 2000
 class Program:
     """A function of ``parameters``, and the calls that it is tried with.
 
-    Each call is the text of its arguments, in order. ``gradients``: inputs of floating dtype require them.
-    ``drawn``: its values depend on random numbers. ``context``: what the calls are made in. ``head``: what
-    stands before the function.
+    Each call is the text of its arguments, in order. With ``gradients``, inputs of floating dtype require
+    them. With ``drawn``, values depend on random numbers. ``context`` is the mode that the calls are made in,
+    such as ``no_grad``. ``head`` is the source before the function.
     """
 
     parameters: tuple[str, ...]
@@ -94,7 +94,7 @@ class Program:
         return f"def program({', '.join(self.parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
 
     def script(self, backend: str = "torchstone") -> str:
-        """A program that prints what eager PyTorch and compiled code return for the first differing call."""
+        """Return a script that prints what eager PyTorch and compiled code return for each call."""
         calls = "".join(f"    lambda: ({', '.join(call)},),\n" for call in self.calls)
         return (
             f"{self.head}\n\n{self.definition}\n\ncalls = [\n{calls}]\n"
@@ -115,21 +115,21 @@ class Program:
 
 
 def load(program: Program) -> dict[str, Any]:
-    """The names that a program defines: ``program``, and ``made``."""
+    """Execute a program's source, and return the names that it defines, such as ``program`` and ``made``."""
     names: dict[str, Any] = {}
     exec(compile(program.head + program.definition, "<random program>", "exec"), names)
     return names
 
 
 def make(seed: int, number: int) -> Program:
-    """The program ``number`` of a campaign: the same each time."""
+    """Make the program ``number`` of a campaign. It is the same each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Maker(random.Random(f"{seed} {number}")).program()
 
 
 class Maker:
-    """Makes one program of the families of expressions, with one chance."""
+    """Makes one program from the families of expressions, with one random generator."""
 
     families = (*EXPRESSIONS, "writes", "views", "pointwise", "reductions")
 
@@ -173,7 +173,7 @@ class Maker:
         sizes = [first]
         for odd in (0.03, 0.1):
             sizes.append({size: _another(chance, sizes[-1][size], odd) for size in "pqr"})
-        if chance.random() < 0.3:  # one size changes, the others stay
+        if chance.random() < 0.3:  # one size stays, the others change
             kept = chance.choice("pqr")
             sizes = [{**one, kept: first[kept]} for one in sizes]
         sizes.append(sizes[-1])
@@ -207,7 +207,7 @@ class Maker:
         return len(self._program.statements)
 
     def _add(self, statement: str) -> bool:
-        """Join the statement if eager takes it in every call."""
+        """Add the statement if eager accepts it in every call. Return whether it was added."""
         for state in self._states:
             try:
                 exec(statement, state)
@@ -227,7 +227,7 @@ class Maker:
                 return
 
     def _refused(self) -> str:
-        """A statement that eager refuses in one of the calls at least."""
+        """Return a statement that eager refuses in at least one of the calls."""
         program = self._program
         for _ in range(40):
             family = self._chance.choice(["writes", "views", "joining", "products", "pointwise"])
@@ -259,7 +259,7 @@ class Maker:
 
     def _result(self) -> str:
         names = list(self._tensors())
-        if self._chance.random() < 0.5:  # all that it made
+        if self._chance.random() < 0.5:  # everything that the program made
             return f"({', '.join([name for name in names if name.startswith('t')] or names)},)"
         late = names[-2:] * 2 + names
         form = self._chance.choice(RETURNS)
@@ -303,5 +303,5 @@ def _another(chance: random.Random, size: int, odd: float) -> int:
 
 
 def _fits(value: Any) -> bool:
-    """False for what a program is not to go on with: no tensor, or a large one."""
+    """Whether a program can go on with ``value``: it is None, or a tensor that is not too large."""
     return value is None or (isinstance(value, torch.Tensor) and value.numel() <= _MOST_ELEMENTS)

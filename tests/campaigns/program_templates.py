@@ -14,8 +14,8 @@ A hole is filled with a variable or a number that the program has at that place:
 ``{t}``     a dtype; ``{ft}`` a floating-point dtype
 ==========  =========================================================================
 
-What does not fit together is not sorted out here: the maker runs each statement in eager PyTorch, and drops
-what fails. So a template says what is wanted often, not what is always right.
+A template may give statements whose parts do not fit together. The maker runs each statement in eager
+PyTorch, and drops those that fail. So a template must be right often, not always.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ EXPRESSIONS: dict[str, tuple[str, ...]] = {
         "{x} * int({s})", "{x} + (n if isinstance(s, float) else -n)", "{x} * ({x}.shape == {y}.shape)",
     ),
 }  # fmt: skip
-"""By family, expressions with a tensor as value."""
+"""Expressions whose value is a tensor, by family."""
 
 STATEMENTS: tuple[str, ...] = (
     "{x}.add_({y})", "{x}.mul_({s})", "{x}.sub_({s})", "{x}.zero_()", "{x}.fill_({s})", "{x}.copy_({y})",
@@ -188,7 +188,7 @@ RANDOM: tuple[str, ...] = (
     "torch.randperm({k})", "F.gumbel_softmax({f})", "F.rrelu({f}, training=True)",
     "{f}.clone().normal_(0, 2)",
 )  # fmt: skip
-"""Expressions whose values no other run repeats."""
+"""Expressions with random values."""
 
 RETURNS: tuple[str, ...] = (
     "{}", "({},)", "({}, {})", "({}, {}, {})", "[{}, ({}, {})]", '{{"x": {}, "y": [{}, {}]}}', "({}, n)",
@@ -196,4 +196,4 @@ RETURNS: tuple[str, ...] = (
     "({}, n * 2 + 1, {})", "({}, {}, {}, {}, {})", "({}, {}.t() if n > 2 else {})",
     "torch.return_types.max(({}, {}))", "({}, len({}.shape), float(n))",
 )  # fmt: skip
-"""Results of a program: a pair of braces is one of its variables."""
+"""The results of a program. Each pair of braces stands for one of its variables."""

@@ -1,9 +1,9 @@
 """The campaign ``scripts``: programs hard-coded for CUDA that check their own results, run redirected.
 
-Each file of ``scripts/`` asserts what it must have computed, without help from a CUDA device. Its first
-line, ``# run: OPTIONS``, has the options of ``torchstone redirect run``. Those that start processes (``-m``,
-or ``# run in a process: OPTIONS``) are run in an interpreter of their own, the others in the campaign's,
-one after the other, so that what one leaves behind is seen by the next.
+Each file of ``scripts/`` asserts that its own results are right, which needs no CUDA device. Its first
+line, ``# run: OPTIONS``, has the options of ``torchstone redirect run``. Scripts that start processes
+(``-m``, or ``# run in a process: OPTIONS``) run in their own interpreter. The others run one after the other
+in the campaign's interpreter, so that each script sees what the one before leaves behind.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SCRIPTS = Path(__file__).parent / "scripts"
 _HEAD = re.compile(r"# run( in a process)?:(.*)\n")
 _LIMIT_S = 170.0
 _ABORT_AT_EXIT = "terminate called without an active exception"
-"""What PyTorch says where it aborts because Gloo's threads outlive the interpreter: now and then in a
-script that shards tensors over two processes on the CPU, without Torchstone too (pytorch/pytorch#65231)."""
+"""PyTorch's message when it aborts because Gloo's threads outlive the interpreter. This happens now and then
+if a script shards tensors over two processes on the CPU, also without Torchstone (pytorch/pytorch#65231)."""
 _RUNS = 3
-"""How often a script is run that ended so."""
+"""How often a script runs at most if it ends with that message."""
 _SHOWN = 6000
 """How many characters of a failed script's output are kept."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """One file, and how it is run."""
+    """A file of ``scripts/``, and how to run it."""
 
     path: Path
     options: tuple[str, ...] = field(default=())
@@ -64,14 +64,14 @@ class Script:
 
 
 def scripts(folder: Path = SCRIPTS) -> list[Script]:
-    """Every script in an order that is the same everywhere: those that need no process first."""
+    """Return all scripts, those that need no process first. The order is the same everywhere."""
     found = [Script.read(path) for path in sorted(folder.glob("*.py"))]
     random.Random(0).shuffle(found)
     return sorted(found, key=lambda one: one.own_process)
 
 
 class Tries:
-    """Runs scripts by their number; beyond the last one they begin again."""
+    """Runs scripts by their number. After the last script, the numbers begin again with the first."""
 
     def __init__(self, found: list[Script], work: Path) -> None:
         self.scripts, self._work = found, work
@@ -80,7 +80,7 @@ class Tries:
         return self.scripts[number % len(self.scripts)]
 
     def attempt(self, made: Script) -> tuple[str, str]:
-        """How a script ended, and what of that must not be."""
+        """Run a script. Return how it ended, and the defect in that, if any."""
         if made.own_process:
             return _in_a_process(made)
         with contextlib.chdir(self._work):

@@ -1,4 +1,4 @@
-"""A sample of each campaign, the same every time; and what campaigns themselves would notice."""
+"""Runs a fixed sample of each campaign, and checks that the campaigns themselves notice defects."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from campaign import Outcome, attempt, main
 from torchstone.parity.operators import Sample
 
 FEW = {"artifacts": 24, "commands": 3, "programs": 2, "exports": 1, "scripts": 3, "overloads": 2}
-"""How many of each campaign CI tries."""
+"""How many inputs of each campaign CI tries."""
 MANY = {"artifacts": 200, "commands": 40, "programs": 15, "exports": 20, "scripts": 12, "overloads": 20}
-"""How many the conformance run tries: of the scripts, all that run in one process."""
+"""How many inputs the conformance run tries. The scripts among them all run in one process."""
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
         assert "agrees" in endings
     elif campaign == "overloads":
         assert {"compiled", "exported"} <= endings
-    elif campaign != "scripts":  # each of which checks its own results
-        assert len(endings) > 2  # or nothing was tried
+    elif campaign != "scripts":  # each script checks its own results
+        assert len(endings) > 2  # with fewer, little was tried
 
 
 @pytest.mark.conformance
 def test_modules_of_pytorch_compile_and_export() -> None:
-    """A few kinds of modules; ``campaign.py modules`` tries every input of all."""
+    """Try a few kinds of modules. ``campaign.py modules`` tries every input of all modules."""
     kinds = ("nn.MultiLabelMarginLoss", "nn.TransformerEncoder", "nn.BatchNorm2d", "nn.GRUCell")
     wanted = {f"{kind} in {mode} mode" for kind in kinds for mode in ("training", "evaluation")}
     chosen: dict[str, int] = {}
@@ -169,7 +169,7 @@ def test_commands_that_do_wrong_are_noticed(calls: hostile_commands.Tries, fault
 
 
 def test_wrong_answers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files whose weights were flipped, read by a reader that trusts everything."""
+    """Files with flipped weights are read by a reader that trusts everything."""
     tries = damaged_artifacts.prepare(0, tmp_path)
     original = tries.originals["linear"]
     members = damaged_artifacts.members_of(original)
@@ -248,7 +248,7 @@ def test_a_script_that_pytorch_aborts_at_its_exit_runs_again(aborts: int, ended:
 
 @pytest.mark.conformance
 def test_a_script_of_two_processes_ends_well(tmp_path: Path) -> None:
-    """The sample of scripts has those that run in one."""
+    """The sample of scripts only has scripts that run in one process."""
     (script,) = (one for one in redirected_scripts.scripts() if one.what == "tensor_parallel")
     assert redirected_scripts.Tries([script], tmp_path).attempt(script) == ("ends well", "")
 
@@ -266,7 +266,7 @@ def test_a_script_of_two_processes_ends_well(tmp_path: Path) -> None:
 def test_a_gpt_trains(
     overrides: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the defaults, with which the campaign runs it."""
+    """Run it with other options than the defaults, which the campaign uses."""
     monkeypatch.setenv("GPT_OVERRIDES", overrides)
     script = redirected_scripts.Script(redirected_scripts.SCRIPTS / "nanogpt_train.py", options, True)
     assert redirected_scripts.Tries([script], tmp_path).attempt(script) == ("ends well", "")

@@ -1,4 +1,4 @@
-"""What the campaign of random programs would notice, and what its programs are like."""
+"""Checks which differences the campaign of random programs notices, and what its programs contain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 def program(*statements: str, result: str, **options: Any) -> Program:
-    """Of a matrix and a number, called with two sizes."""
+    """Return a program of a matrix and a number, called with two sizes."""
     calls = tuple((f"made({n}, ({size}, 3), torch.float32)", str(n)) for n, size in enumerate(SIZES))
     return Program(("a", "n"), statements, result, calls, **options)
 
@@ -148,7 +148,7 @@ def test_what_eager_does_for_results_that_are_a_rounding_error_off_is_no_differe
 
 
 def test_what_is_as_exact_as_eager_is_no_difference() -> None:
-    """Eager rounds ``log_softmax`` in bfloat16 several times, and compiled code once."""
+    """Eager rounds ``log_softmax`` in bfloat16 several times; compiled code rounds once."""
     calls = (("made(0, (5, 5, 2), torch.bfloat16)",),)
     made = Program(("a",), ("t0 = a.log_softmax(-1)",), "t0", calls)
     assert Tries(0).attempt(Made(made)) == ("as exact as eager", "")
@@ -466,7 +466,7 @@ def test_programs_are_repeated_from_seed_and_number() -> None:
 
 
 def test_programs_call_operators_of_all_families() -> None:
-    """Each of the families, in-place statements, and every kind of input."""
+    """They have every family of operators, in-place statements, and every kind of input."""
     texts = Counter[str]()
     made = [make(0, number) for number in range(150)]
     whole = "\n".join(one.script() for one in made)
@@ -481,7 +481,7 @@ def test_programs_call_operators_of_all_families() -> None:
 
 
 def test_overloads_called_by_hand() -> None:
-    """What the campaign of overloads says of a right lowering and of a wrong one."""
+    """The campaign of overloads accepts a right lowering, and reports a wrong one."""
     tries = hand_called.Tries(0)
     made = [tries.make(number) for number in range(12)]
     assert [one.what for one in made] == [tries.make(number).what for number in range(12)]
@@ -494,7 +494,7 @@ def test_overloads_called_by_hand() -> None:
 
 
 def exported(*statements: str, result: str, **options: Any) -> ExportedProgram:
-    """Of two matrices and a number, called with two sizes, or twice with one if sizes are fixed."""
+    """Return a program of two matrices and a number, called with two sizes, or twice with one fixed size."""
     sizes = SIZES if options.get("sizes", "auto") != "fixed" else SIZES[:1] * 2
     calls = tuple(
         (*(f"made({10 * n + place}, ({size}, 3), torch.float32)" for place in (0, 1)), "2")
@@ -551,7 +551,7 @@ def test_faults_in_exports_are_found_and_made_small(
 
 
 def test_later_calls_of_a_module_with_buffers_are_judged_by_float64(tmp_path: Path) -> None:
-    """Eager rounds ``log_softmax`` in bfloat16 several times, and a program once."""
+    """Eager rounds ``log_softmax`` in bfloat16 several times; a program rounds once."""
     calls = tuple((f"made({n}, (5, 5, 2), torch.bfloat16)", "made(3, (2,), torch.float32)") for n in range(3))
     statements = ("b.mul_(3)", "t0 = a.log_softmax(-1) * b.exp()")
     options: dict[str, Any] = {"head": HEAD + CONTROL, "sizes": "fixed", "buffers": ("b",)}

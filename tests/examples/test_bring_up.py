@@ -1,4 +1,4 @@
-"""docs/bring-up-a-backend.md: the chip is built as the page says, and reaches the stages that it promises."""
+"""Builds the chip as docs/bring-up-a-backend.md says, and checks that it reaches the promised stages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINES = 150
-"""As many as the chip may have."""
+"""The most lines that the chip may have."""
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Where ``optest`` and ``python`` are this environment's."""
+    """Environment variables with a PATH that has this environment's ``optest`` and ``python``."""
     tools = tmp_path / "bin"
     tools.mkdir()
     python = shlex.quote(sys.executable)
@@ -32,10 +32,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def walk(
     page: str, folder: Path, environment: dict[str, str], *, most: int, everything: bool
 ) -> tuple[int, int]:
-    """Build the chip and run the commands in turn; how many there were, and how many promises they kept.
+    """Build the chip and run the page's commands. Return how many ran and how many lines they were to print.
 
-    Only the first ``most`` commands run. Unless ``everything``, those marked ``conformance``, and what
-    they promise, are left out.
+    Only the first ``most`` commands run. Unless ``everything`` is true, the commands marked
+    ``conformance`` and their output are left out.
     """
     parts: list[str] = []
     output, left_out, commands, promises = "", False, 0, 0

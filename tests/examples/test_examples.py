@@ -1,4 +1,4 @@
-"""Every script in ``examples/`` runs, and prints what it promises."""
+"""Every script in ``examples/`` runs, and prints what is expected."""
 
 from __future__ import annotations
 

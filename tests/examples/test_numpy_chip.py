@@ -1,4 +1,4 @@
-"""Kernels of the simulated chip against XLA, on forms that models seldom use."""
+"""Compares kernels of the simulated chip with XLA, on forms that models seldom use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing a part of many cases, so that a new case never changes which of the others are chosen."""
+"""Chooses some of many cases, so that a new case never changes which of the others are chosen."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 def stratified(
     cases: Sequence[T], share: int, *, name: Callable[[T], str], stratum: Callable[[T], Hashable]
 ) -> list[T]:
-    """About one in ``share`` of the cases of each stratum, and at least one, in the order of ``cases``.
+    """Return about one in ``share`` cases of each stratum, and at least one, in the order of ``cases``.
 
-    A case is chosen by a hash of its name, whatever else there is. Only a stratum of which no hash
-    falls into the share depends on its members: the one with the lowest hash stands for it.
+    A case is chosen by a hash of its name, independent of the other cases. Only if this chooses no
+    case of a stratum does the choice depend on the others: it is the case with the lowest hash.
     """
     strata: dict[Hashable, list[T]] = defaultdict(list)
     for case in cases:
@@ -60,5 +60,5 @@ def leave_the_rest_to_conformance(items: Sequence[pytest.Item]) -> None:
 
 
 def _id(item: pytest.Item) -> str:
-    """What stands in brackets behind a case's name."""
+    """Return the text in brackets at the end of a case's name."""
     return item.nodeid.partition("[")[2].removesuffix("]")

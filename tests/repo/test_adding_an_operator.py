@@ -21,19 +21,19 @@ SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def steps() -> dict[str, str]:
-    """The code of each step of the first part, in order."""
+    """Return the code of each step of the first part by title, in order."""
     first = GUIDE.read_text("utf-8").partition("## In this repository")[0] + "## "
     return {title: "\n".join(PYTHON.findall(body)) for title, body in STEP.findall(first)}
 
 
 def run(code: str, names: dict[str, Any], title: str = "") -> None:
-    """Run ``code`` as a module of its own would run, without this file's ``__future__`` imports."""
+    """Run ``code`` as a separate module, without this file's ``__future__`` imports."""
     exec(compile(code, f"{GUIDE.name}: {title}", "exec", dont_inherit=True), names)
 
 
 @pytest.fixture(scope="module")
 def followed() -> Iterator[dict[str, Any]]:
-    """The names that exist after all steps; the operator's lowering is forgotten afterwards."""
+    """The names that exist after all steps. Afterwards, the operator's lowering is removed."""
     names: dict[str, Any] = {"__name__": "shop"}
     try:
         for title, code in steps().items():
@@ -58,7 +58,7 @@ def test_following_the_guide_gives_a_proved_operator(followed: dict[str, Any]) -
 
 
 def test_the_checks_of_the_guide_can_fail(followed: dict[str, Any]) -> None:
-    """A wrong lowering does not get through the page's last step."""
+    """A wrong lowering does not pass the last step of the page."""
     hlo, overload, right = followed["hlo"], followed["overload"], registry.get(followed["overload"])
     assert right is not None
     registry.remove(overload)

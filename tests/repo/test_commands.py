@@ -1,4 +1,4 @@
-"""The commands that people and CI type: make's targets, what the documents promise, .ci/run, system tools."""
+"""Commands for people and CI: make's targets, commands in the documents, .ci/run, system tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def make(repo: Path, require_tool: Callable[[str], str]) -> Run:
-    """``make(*arguments, path=None)`` at the root, as from a fresh shell."""
+    """``make(*arguments, path=None)`` runs make at the repository's root, as from a fresh shell."""
     executable = require_tool("make")
 
     def run(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -64,7 +64,7 @@ def test_documents_name_targets_that_exist(repo: Path) -> None:
 
 @pytest.fixture
 def bare_path(tmp_path: Path) -> Path:
-    """A PATH with a server and a browser, without compilers; apt-get and sudo write down their arguments."""
+    """A PATH with a server and a browser, without compilers. Its apt-get only logs its arguments."""
     for tool in ("env", "id"):
         (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
     script(tmp_path / "apt-get", f'echo "$@" >> {tmp_path}/log')

@@ -22,7 +22,7 @@ echo "$OPTEST_HOME" >> {place}/homes
 echo closing line
 test -e {place}/again || {{ touch {place}/again; exit 1; }}
 """
-"""A program that fails when it is called first."""
+"""A program whose first call fails."""
 
 
 RECORD = """{"operators": {
@@ -31,7 +31,7 @@ RECORD = """{"operators": {
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """The program, with its files in a folder of the test's own."""
+    """The program, with its files in a temporary folder."""
     monkeypatch.syspath_prepend(ROOT / "tools")
     spec = importlib.util.spec_from_file_location("compat", ROOT / "tools" / "compat.py")
     assert spec is not None
@@ -47,7 +47,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 @pytest.fixture
 def compat(loaded: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The program, with code that stays the same."""
+    """The program, for which the checked code stays the same."""
     monkeypatch.setattr(loaded, "sources", lambda: "this code")
     return loaded
 
@@ -102,7 +102,7 @@ def test_what_passed_is_not_run_again(
     assert "two" not in capsys.readouterr().out
     calls = [(compat.PLACE / version / "calls").read_text() for version in compat.tested_versions()]
     assert calls == ["run\n" * 3] * 2
-    for version in compat.tested_versions():  # what one version has passed, no other one resumes from
+    for version in compat.tested_versions():  # no version resumes from another one's results
         homes = (compat.PLACE / version / "homes").read_text().splitlines()
         assert set(homes) == {str(compat.PLACE / version / "optest")}
     assert "| one | passes | passes |" in " ".join(compat.PAGE.read_text().split())
@@ -206,7 +206,7 @@ def test_results_of_another_machine_stay_on_the_page(
     (place / "results.json").write_text(RECORD.replace('["test_forward[aten.x]"]', "[]"))
     compat.main(["--page"])
     assert "passes: 700 of 700" in compat.PAGE.read_text()
-    assert compat.Environment("2.14.1").results().keys() == {"operators"}  # what is kept is run again
+    assert compat.Environment("2.14.1").results().keys() == {"operators"}  # what is kept runs again
     (place / "results.json").unlink()
     assert compat.Environment("2.14.1").results() == {}
 

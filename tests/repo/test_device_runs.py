@@ -1,4 +1,4 @@
-"""What ``tools/device_runs.py`` keeps of a ledger, and the table that it writes."""
+"""The record that ``tools/device_runs.py`` makes from a ledger, and the table that it writes."""
 
 from __future__ import annotations
 

@@ -29,17 +29,17 @@ def name_of(page: Path) -> str:
 
 
 def python_of(page: Path) -> str:
-    """The page's Python blocks, one after the other; quotations are ``py`` blocks and not among them."""
+    """Return the page's ``python`` blocks, one after the other. Quotations are ``py`` blocks: left out."""
     return "\n".join(code for kind, code in BLOCK.findall(page.read_text("utf-8")) if kind == "python")
 
 
 def section(text: str, heading: str) -> str:
-    """What stands under a heading of the second level."""
+    """Return the text under a heading of the second level."""
     return text.partition(heading + "\n")[2].partition("\n## ")[0]
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives a page's headings."""
+    """Return the anchors that GitHub makes of a page's headings."""
     text = BLOCK.sub("", page.read_text("utf-8"))
     found = set()
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
@@ -49,7 +49,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    """Relative links of a page that lead to no file or no heading."""
+    """Yield a page's relative links whose file or heading does not exist."""
     for link in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
         if "://" in link:
             continue
@@ -131,7 +131,7 @@ def test_python_blocks_run(name: str, tmp_path: Path) -> None:
 def test_quotations_are_verbatim(page: Path) -> None:
     quoted = QUOTED.findall(page.read_text("utf-8"))
     assert [path for path, text in quoted if text not in (ROOT / path).read_text("utf-8")] == []
-    # A quotation without its source would be checked by nobody.
+    # Every quotation must name its source: nothing would check it otherwise.
     assert len(quoted) == sum(kind == "py" for kind, _ in BLOCK.findall(page.read_text("utf-8")))
 
 

@@ -1,4 +1,4 @@
-"""The recorded matrix of models and engines: it is whole, its bounds hold, and recording resumes."""
+"""The recorded matrix of models and engines: it is complete, its bounds hold, and recording resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded operator samples on other engines: bounds hold, and what counts as equal."""
+"""The recorded operator samples on other engines: their bounds, and what counts as equal."""
 
 from __future__ import annotations
 

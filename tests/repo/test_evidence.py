@@ -1,4 +1,4 @@
-"""``make evidence``: what is recorded, and that it goes on where it was stopped."""
+"""``make evidence``: what it records, and that it resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_phase_and_dtype_that_a_stage_looks_at_is_recorded(evidence: Modul
 
 @dataclass
 class Optest:
-    """In place of ``optest`` as a process: runs are one passing case each, until ``stop`` of them ran."""
+    """Replaces ``optest`` as a process. A run records one passing case; only ``stop`` runs succeed."""
 
     stop: int = 99
     commands: list[Sequence[str]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Optest:
             return 130
         self.record(words)
         output.write("1 passed in 0.1 s\n")
-        return 1  # as if another case failed, which is no reason to stop
+        return 1  # as if another case failed, which does not stop the evidence
 
     def record(self, words: Sequence[str]) -> None:
         phase, dtype = words[words.index("--phase") + 1], words[words.index("--dtype") + 1]
@@ -99,7 +99,7 @@ class Optest:
 def go(
     evidence: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, Optest]]:
-    """Runs the tool on two parts, in a folder of its own."""
+    """A function that runs the tool on two parts, in a folder of its own."""
     parts = [evidence.Part("forward", "float32", groups=2), evidence.Part("backward", "float32", groups=1)]
     monkeypatch.setattr(evidence, "parts_of", lambda stage, device: parts)
     pages = ["-o", str(tmp_path / "COVERAGE.md"), "--details", str(tmp_path / "details.md")]

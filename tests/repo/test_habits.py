@@ -15,7 +15,7 @@ def read(path: Path) -> Any:
 
 
 def test_hooks_run_the_tools_of_make_check(repo: Path) -> None:
-    """The versions are those of the environment, and no hook is fetched from elsewhere."""
+    """The hooks use the tools' versions of the environment, and none is fetched from elsewhere."""
     (local,) = read(repo / ".pre-commit-config.yaml")["repos"]
     assert local["repo"] == "local"
     checks = (repo / "Makefile").read_text("utf-8").partition("\ncheck:")[2].partition("\n\n")[0]

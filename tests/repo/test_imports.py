@@ -1,4 +1,4 @@
-"""What importing a package pulls in. The layers themselves are checked by import-linter (`make check`)."""
+"""Checks which modules an import loads. import-linter checks the layers themselves (`make check`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 
 LOWERING = Path(__file__).parents[2] / "packages/torchstone/src/torchstone/lowering"
 GRAPHS = ("torch.fx", "torch.export", "torch.library.register", "torch.library.custom_op", "decomposes")
-"""What captures, traces, or says how PyTorch runs an operator. Own operators are declared by a `Library`."""
+"""Names that capture, trace, or define how PyTorch runs an operator. A `Library` declares own operators."""
 
-# Importing one of these fails in the child, as if it were not installed.
+# Importing a blocked module fails in the child process, as if it were not installed.
 BLOCK = "import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
 LOADED = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
 
 
 def run(code: str, *, blocked: tuple[str, ...] = ()) -> str:
-    """What a fresh interpreter prints; its traceback is the assertion's message."""
+    """Run code in a fresh interpreter and return what it prints. If it fails, show its traceback."""
     done = subprocess.run(
         [sys.executable, "-c", BLOCK.format(blocked=blocked) + code],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""``--journal``: a run that was stopped goes on, and changed code begins anew."""
+"""``--journal``: a stopped run resumes, and a run of changed code starts over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of memory: one step in a child process, and what is said of its figures."""
+"""The benchmark of memory: one step in a child process, and the report of its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""optest reaches PyTorch's private names through ``optest.torch.internals`` alone."""
+"""Only ``optest.torch.internals`` uses PyTorch's private names in optest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def private(name: str) -> bool:
 
 
 def names_of(tree: ast.AST) -> Iterator[str]:
-    """Private names that a module defines: functions, classes, attributes that it sets."""
+    """Yield the private names that a module defines: functions, classes, attributes that it sets."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
@@ -35,7 +35,7 @@ def names_of(tree: ast.AST) -> Iterator[str]:
 
 
 def uses(tree: ast.AST, own: set[str]) -> Iterator[tuple[int, str]]:
-    """Private names of PyTorch in a module: imported, looked up, or spelled as a dotted path."""
+    """Yield each use of PyTorch's private names in a module: imported, looked up, or in a dotted path."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("torch"):
             for one in node.names:

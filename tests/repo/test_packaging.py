@@ -1,7 +1,7 @@
-"""The distributions as their users meet them: versions, pins, wheels, entry points, commands.
+"""The distributions as users see them: versions, pins, wheels, entry points, commands.
 
-What each of them brings is read from the wheels' own metadata. It is installed without a package index:
-links to what is here stand for other people's packages.
+The requirements of each distribution are read from the wheels' own metadata. They are installed without a
+package index: links to the packages of this environment take the place of third-party packages.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PACKAGES = ("optest", "torchstone")
-"""The folders with sources; each holds a package of its name."""
+"""The folders with sources. Each has a package with the same name."""
 FOLDERS = {"optest-core": "optest", "optest": "optest-full", "torchstone": "torchstone"}
 """Distribution → its folder in ``packages``."""
 LEAN = {"click", "jax", "jaxlib", "ml-dtypes", "numpy", "optest-core", "rich", "safetensors", "torch"}
-"""What ``pip install torchstone`` brings by itself."""
+"""The direct requirements of ``pip install torchstone``."""
 BEYOND = {"hypothesis", "jsonschema", "pydantic", "pyyaml", "sqlalchemy", "griffelib", "expecttest"}
-"""What it does not bring, nor does anything that it brings."""
+"""Packages that neither it nor any of its requirements may require."""
 
 
 def project(repo: Path, name: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def requirement_lines(path: Path) -> list[str]:
 
 
 def declared(repo: Path) -> list[Requirement]:
-    """Every requirement of either package and its extras, and of development."""
+    """Return every requirement of the distributions, of their extras, and of development."""
     lines = [
         line
         for line in requirement_lines(repo / "requirements-dev.txt")
@@ -151,7 +151,7 @@ def test_wheel_metadata(name: str, repo: Path, wheels: dict[str, Path]) -> None:
 
 
 def needed(requirements: Iterable[str], extra: str = "") -> set[str]:
-    """The names of the distributions that requirements bring, and those that these bring."""
+    """Return the names of the distributions that requirements need, directly or indirectly."""
     found: set[str] = set()
     left = [(Requirement(line), extra) for line in requirements]
     while left:
@@ -182,11 +182,11 @@ class Installed:
 
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TORCHSTONE"))}
-"""Without what could bring the sources here into the environment that is tried."""
+"""Environment variables without those that could make a tested environment use the sources of this tree."""
 
 
 def install(place: Path, *wheels: Path) -> Installed:
-    """Our wheels by pip; everything else that their metadata requires as links to what is installed here."""
+    """Install our wheels with pip, and link the other requirements to the packages of this environment."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=120)
     python = place / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(python), "install"]
@@ -205,7 +205,7 @@ def install(place: Path, *wheels: Path) -> Installed:
 
 @pytest.fixture(scope="module")
 def lean(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """What ``pip install torchstone`` gives."""
+    """An environment like that of ``pip install torchstone``."""
     return install(tmp_path_factory.mktemp("lean"), wheels["torchstone"], wheels["optest-core"])
 
 
@@ -244,12 +244,12 @@ LEAN_COMMANDS = (
     "verify model.py:make",
     "redirect explain script.py",
 )
-"""Commands that need nothing else."""
+"""Commands that need no extra."""
 PROVING_COMMANDS = {
     "gaps check --namespace torch.fft": "griffe",
     "faults --op add --lowerings 1": "expecttest",
 }
-"""Commands that need the extra → what they miss first."""
+"""Commands that need the extra → the package whose absence they report first."""
 
 
 def test_what_is_lean_works_and_the_rest_says_in_one_line_what_it_needs(

@@ -1,4 +1,4 @@
-"""The recorded runs of the parity suite: they are whole and passed, and recording goes on where it was."""
+"""The recorded runs of the parity suite: they are complete, have passed, and recording resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report(model: str, verdict: str = "passed") -> dict[str, Any]:
 
 STAGES = ["artifact", "compiled", "gradients", "training", "step"]
 REFUSED = {"tiny-detr": "in training its code branches on values"}
-"""Models whose whole step is refused."""
+"""Models that cannot be compiled as a whole step."""
 
 
 def test_every_model_was_recorded_and_passed() -> None:
@@ -53,7 +53,7 @@ def test_a_run_replaces_the_one_before(tmp_path: Path) -> None:
 
 
 class Ran:
-    """A finished `torchstone parity`, of which one model differs."""
+    """A finished process of `torchstone parity`. One of the models differs."""
 
     def __init__(self, model: str, dtype: str) -> None:
         made = report(model, "differs" if model == "cnn" else "passed")

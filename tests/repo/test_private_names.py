@@ -1,4 +1,4 @@
-"""PyTorch's private names are used in ``torchstone.torch_internals`` alone."""
+"""Only ``torchstone.torch_internals`` uses PyTorch's private names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SOURCES = Path(__file__).parents[2] / "packages/torchstone/src/torchstone"
 ROOM = "torch_internals"
 
 PRIVATE_MODULES = ("torch.fx.experimental", "torch.ao.quantization.fx")
-"""Parts of PyTorch that are private although no underscore says so."""
+"""Parts of PyTorch that are private although their names have no underscore."""
 OPERATORS = ("aten.", "prims.", "higher_order.", "torch.ops.")
-"""Where names are those of operators: public, also where they begin with an underscore."""
+"""Prefixes of operators' names, which are public even if they begin with an underscore."""
 PRIVATE_ATTRIBUTES = frozenset({"py_kernels", "op_implementations_dict", "fake_impls"})
 
 PYTHONS = frozenset({"_exit", "_fields", "_getframe", "_ParameterKind"})
@@ -28,7 +28,7 @@ ALLOWED = {
     "runtime/imports.py": "the module in which PyTorch defines Tensor",
     "backend/compile.py": "an attribute by which AOTAutograd knows a function that takes a list",
 }
-"""What a private name is there for, in files that have one for another reason than to use it."""
+"""Files that contain a private name for another reason than to use it, with that reason."""
 
 
 def is_private(name: str) -> bool:
@@ -36,7 +36,7 @@ def is_private(name: str) -> bool:
 
 
 def own_names(trees: dict[Path, ast.Module]) -> set[str]:
-    """Every name that Torchstone's sources define: functions, classes, variables, attributes."""
+    """Return the names that Torchstone's sources define: functions, classes, variables, attributes."""
     own: set[str] = set()
     for node in (node for tree in trees.values() for node in ast.walk(tree)):
         match node:
@@ -50,7 +50,7 @@ def own_names(trees: dict[Path, ast.Module]) -> set[str]:
 
 
 def private_uses(tree: ast.Module, own: set[str]) -> Iterator[tuple[int, str]]:
-    """Lines and names of a file that reach for what PyTorch keeps to itself."""
+    """Yield the line and the name of each use of PyTorch's private names in a file."""
     texts = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
     for node in ast.walk(tree):
         match node:
@@ -78,7 +78,7 @@ def private_uses(tree: ast.Module, own: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def dotted(node: ast.expr) -> str:
-    """``a.b.c`` as it is written, or an empty text for another expression."""
+    """Return a dotted name such as ``a.b.c`` as written, or an empty string for any other expression."""
     match node:
         case ast.Name(id=name):
             return name

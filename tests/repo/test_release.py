@@ -1,4 +1,4 @@
-"""``make release`` refuses what is not in order, and says what to put right."""
+"""``make release`` refuses a tree that is not ready, and says what to fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATED = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-01-31\n\n- first\n"
 
 @pytest.fixture
 def root(repo: Path, tmp_path: Path) -> Path:
-    """A committed tree with what a release is checked by, in order."""
+    """A committed tree with everything that the release check reads, all of it in order."""
     for folder in release.FOLDERS:
         place = tmp_path / "packages" / folder
         (place / "src" / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""``make new-operator`` and ``make new-builtin``, tried as a newcomer would: in a copy of the repository."""
+"""Tries ``make new-operator`` and ``make new-builtin`` as a new user would, in a copy of the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Copy = Callable[[str], Path]
 
 @pytest.fixture
 def copy(repo: Path, tmp_path: Path) -> Copy:
-    """``copy("optest")`` is the root of a copy that holds this package and what tests share."""
+    """``copy("optest")`` copies that package and what tests share, and returns the root of the copy."""
 
     def make(package: str) -> Path:
         for name in ("pyproject.toml", "conftest.py"):
@@ -32,7 +32,7 @@ def copy(repo: Path, tmp_path: Path) -> Copy:
 
 
 def tree(root: Path) -> Tree:
-    """Every file's content."""
+    """Return the content of every file by path."""
     found = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
 
@@ -44,7 +44,7 @@ def run(repo: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_printed(said: str, root: Path, package: str) -> subprocess.CompletedProcess[str]:
-    """The test command that a scaffold prints, in the copy."""
+    """Run the test command that a scaffold prints, in the copy."""
     (line,) = re.findall(r"^  \.venv/bin/python (-m pytest .*)$", said, re.MULTILINE)
     path = os.pathsep.join([str(root / "packages" / package / "src"), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
@@ -58,7 +58,7 @@ def run_printed(said: str, root: Path, package: str) -> subprocess.CompletedProc
 
 
 def fill(path: Path, *texts: tuple[str, str], body: str = "") -> None:
-    """Put ``body`` in the place of the line that raises, and every second text in the place of the first."""
+    """Replace the line that raises with ``body``, and the first of each pair of ``texts`` with the second."""
     source = path.read_text("utf-8")
     if body:
         source, count = re.subn(r"    raise NotImplementedError\(.*\)\n", lambda _: body, source)

@@ -1,4 +1,4 @@
-"""The sources as text: sizes, unfinished work, paths of someone's machine."""
+"""Checks the sources as text: sizes, unfinished work, paths of one machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOME = re.compile(r"(?<![\w.])/(?:(?:home|root|Users)/\w|tmp/\w+/packages/)")
 
 
 def text_files(repo: Path) -> Iterator[Path]:
-    """Every text file that people write here; generated folders and caches are passed over."""
+    """Yield every text file that is written by hand. Generated folders and caches are left out."""
     yield from (path for path in repo.iterdir() if path.suffix in TEXT_SUFFIXES or path.name in TEXT_NAMES)
     for place in PLACES:
         for path in (repo / place).rglob("*"):

@@ -1,4 +1,4 @@
-"""The benchmark of whole models: resuming, joining, comparing; nothing here measures a time to believe."""
+"""The benchmark of whole models: resuming, joining, comparing. No test here measures real times."""
 
 from __future__ import annotations
 

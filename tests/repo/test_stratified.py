@@ -35,7 +35,7 @@ def test_a_small_stratum_is_not_left_out() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, repo: Path) -> Path:
-    """A folder for tests with the repository's rules."""
+    """A folder for tests that follow the repository's rules."""
     shutil.copy(repo / "conftest.py", tmp_path)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\naddopts = -m 'not conformance' --strict-markers\n"

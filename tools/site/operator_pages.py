@@ -1,4 +1,4 @@
-"""One page of the site per operator, from ``docs/operators.json``: they exist on the site only."""
+"""Adds one page per operator to the site, from ``docs/operators.json``. The repository has no such pages."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _code(names: list[str]) -> str:
 
 
 def _formula(text: str) -> str:
-    """A derivative, whose formula is code."""
+    """Return the text about a derivative, with PyTorch's formula marked as code."""
     kind, comma, formula = text.partition(", ")
     return f"{kind}, `{formula}`" if kind == "PyTorch's" and comma else text
 

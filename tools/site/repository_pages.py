@@ -1,7 +1,7 @@
-"""Pages of the site that live at the root of the repository, and the navigation of whole folders.
+"""Adds pages from the root of the repository to the site, and lists whole folders in its navigation.
 
-MkDocs reads ``docs/`` alone. README.md, COVERAGE.md, CHANGELOG.md and CONTRIBUTING.md join as pages, with
-their links changed to fit, and a folder in the navigation (``adr/``) becomes the list of its pages.
+MkDocs reads only ``docs/``. This plugin adds README.md, COVERAGE.md, CHANGELOG.md and CONTRIBUTING.md as
+pages and adjusts their links. A folder in the navigation (``adr/``) becomes the list of its pages.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _normal(path: PurePosixPath) -> str:
 
 
 def _expanded(entry: Any, docs: Path) -> Any:
-    """``entry`` of the navigation with every folder replaced by its pages, README.md first."""
+    """Return a navigation entry with every folder replaced by its pages, README.md first."""
     if isinstance(entry, list):
         return [_expanded(one, docs) for one in entry]
     if isinstance(entry, dict):

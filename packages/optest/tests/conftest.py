@@ -1,4 +1,4 @@
-"""What tests share: ledgers on SQLite and on a PostgreSQL server, recorded runs, a dashboard's server."""
+"""Shared fixtures: ledgers on SQLite and on a PostgreSQL server, recorded runs, a dashboard's server."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def postgresql(require_tool: Callable[[str], str]) -> Iterator[str]:
-    """URL of a server's databases, without a name: a socket in a folder of its own, no network."""
+    """Start a server on a socket, and yield the URL of its databases, with ``{name}`` for the name."""
     initdb, control = require_tool("initdb"), require_tool("pg_ctl")
-    # The server refuses to run as root, and sockets have short paths.
+    # The server refuses to run as root, and the path of a socket must be short.
     user = "postgres" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="optest-", dir="/tmp"))
     data = folder / "data"
@@ -80,14 +80,14 @@ BACKEND = {"kind": "stablehlo", "name": "torchstone", "chip": None}
 
 
 class Recorder:
-    """Writes runs of a suite into a ledger, one line per case; a case's id comes from what it is."""
+    """Writes runs of a suite into a ledger; a case's id comes from its operator, dtype, phase and sample."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._number = 0
 
     def run(self, cases: Iterable[CaseResult], ended: Summary | None = ENDED, **fields: Any) -> str:
-        """``ended`` is what the run came to; None if it was killed."""
+        """Record a run that ended with the summary ``ended``, or was killed if None; return its id."""
         self._number += 1
         given: dict[str, Any] = {
             "run_id": f"20260101-0000{self._number:02}-abcdef",
@@ -127,7 +127,7 @@ class Recorder:
         phases: str = "",
         **fields: Any,
     ) -> list[CaseResult]:
-        """All cases of an operator that has nothing missing: ``phases`` beside forward and backward."""
+        """Return all cases of an operator with nothing missing; ``phases`` are added to the usual phases."""
         gradients = dtypes if gradients is None else gradients
         applies = f"forward {'backward ' if gradients else ''}noncontiguous errors {phases}"
         declared = Declared(
@@ -150,7 +150,7 @@ def recorder(tmp_path: Path) -> Recorder:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., str]]:
-    """``serve(ledger, **options)`` is the address of a running server."""
+    """``serve(ledger, **options)`` starts a server and returns its address."""
     uvicorn = pytest.importorskip("uvicorn", reason="the dashboard's extra is not installed")
     from optest.dashboard.server import make_app
 

@@ -1,4 +1,4 @@
-"""docs/optest: pages are walked through as they stand, examples of the others are valid."""
+"""Pages of docs/optest: their commands print what the pages show, and their examples are valid."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from optest.plan.schema import PLAN_SCHEMA
 DOCS = Path(__file__).parents[3] / "docs" / "optest"
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REPAIRED = "            y[j] = x[j] / (1.0f + expf(-x[j]));\n}\n"
-"""What the tutorial's ``replace`` block stands in for."""
+"""The lines of ``silu.c`` that the tutorial's ``replace`` block replaces."""
 Shell = Callable[..., str]
 
 
 def blocks(page: str) -> Iterator[tuple[str, str, str]]:
-    """Note, language and text of each block."""
+    """Yield the note, language and text of each block."""
     yield from BLOCK.findall((DOCS / page).read_text("utf-8"))
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """Runs a block of commands in an empty folder, where ``optest`` and ``python`` are this environment's."""
+    """Return a function that runs commands in an empty folder with this ``optest`` and ``python``."""
     tools = tmp_path / "bin"
     tools.mkdir()
     python = shlex.quote(sys.executable)
@@ -67,9 +67,10 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def walk(page: str, shell: Shell, folder: Path, *, everything: bool = True) -> tuple[int, int]:
-    """Follow a page: write its files, run its commands, find what it promises; how many of both there were.
+    """Follow a page: write its files, run its commands and check that their output has the lines shown.
 
-    Unless ``everything``, commands marked ``conformance``, and what they promise, are left out.
+    Returns the number of commands and of lines. Unless ``everything``, commands marked ``conformance``
+    and their output are left out.
     """
     output = ""
     commands = promises = 0
@@ -127,7 +128,7 @@ def test_every_status_has_its_case() -> None:
 
 @pytest.mark.conformance
 def test_the_workflow(shell: Shell, tmp_path: Path, serve: Callable[..., str]) -> None:
-    """Its steps, against a server; installing and what GitHub itself brings are left out."""
+    """The workflow's steps run against a server, except those that install packages or use actions."""
     [text] = [text for note, _, text in blocks("coverage.md") if note == "workflow"]
     job = yaml.safe_load(text)["jobs"]["conformance"]
     server = Ledger(tmp_path / "server.sqlite")

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; what is not a regular file keeps its place."""
+"""Files appear whole or not at all; links, devices and pipes are written to, not replaced."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_what_raises_leaves_everything_as_it_was(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bounded(largest_file: Callable[[int], AbstractContextManager[None]]) -> Iterator[None]:
-    """Files may have 64 KiB, as if the disk were full then."""
+    """Limit files to 64 KiB, as a full disk would."""
     with largest_file(1 << 16):
         yield
 

@@ -1,4 +1,4 @@
-"""What is printed: no control characters, no half characters, no passwords."""
+"""Printed text has no control characters, no lone surrogates and no passwords."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""optest in a virtual environment that has its declared requirements and nothing else: no PyTorch.
+"""optest without PyTorch: in a virtual environment that has only its declared requirements.
 
-The requirements are linked from this environment, so that nothing is fetched.
+The requirements are links to those of this environment, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def required(name: str, seen: set[str]) -> Iterator[Distribution]:
-    """The installed distributions that ``name`` needs, extras left out."""
+    """Yield the installed distributions that ``name`` needs, without extras."""
     for line in distribution(name).requires or ():
         requirement = Requirement(line)
         key = canonicalize_name(requirement.name)
@@ -34,7 +34,7 @@ def required(name: str, seen: set[str]) -> Iterator[Distribution]:
 
 
 def link(found: Distribution, site: Path) -> None:
-    """Put a distribution's folders and modules into ``site``."""
+    """Link a distribution's folders and modules into ``site``."""
     tops = {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}
     for top in tops:
         if not (site / top).exists():
@@ -54,7 +54,7 @@ def called(*command: object, **variables: str) -> subprocess.CompletedProcess[st
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of the environment, with optest's wheel in it."""
+    """The interpreter of the virtual environment, in which optest's wheel is installed."""
     folder = tmp_path_factory.mktemp("without-torch")
     venv.create(folder / "venv", with_pip=False)
     [site] = (folder / "venv" / "lib").glob("python*/site-packages")
@@ -83,7 +83,7 @@ def test_there_is_no_pytorch(python: Path) -> None:
 
 
 def test_the_suite_runs(python: Path) -> None:
-    """With workers, reports and the ledger: whatever they need is declared."""
+    """Everything that workers, reports and the ledger need is a declared requirement."""
     reports = [f"{kind}:{python.parent / kind}" for kind in ("json", "junit", "html")]
     done = optest(
         python, "run", "--suite", "builtin", "--shard", "1/60", "--backend", "numpy",

@@ -1,8 +1,8 @@
 """Writes the artifacts that are kept of the released formats: ``python artifact_fixtures.py FOLDER``.
 
-Each is written once, when its format is new, and read for ever by ``test_formats.py``, which compares it
-with the model here. So a model that is here must not change. Locations in the programs name the path of this
-file: write from a checkout whose path may be read by all.
+Each artifact is written once, when its format is new. ``test_formats.py`` reads it from then on and compares
+it with the model here, so these models must not change. Locations in the programs contain the path of this
+file: write the artifacts from a checkout whose path may be public.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pair = namedtuple("Pair", ["scaled", "rest"])
 
 
 class Everything(torch.nn.Module):
-    """A symbolic batch, a mutated buffer and input, checks, a seed, odd dtypes, and nested results."""
+    """A model with a symbolic batch, mutated tensors, checks, a seed, odd dtypes and nested results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def _tied() -> Any:
 
 
 class Related(torch.nn.Module):
-    """Does one thing for even numbers of rows, and another for odd ones."""
+    """Multiplies by 2 for an even number of rows, and by 3 for an odd one."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] % 2 == 0 else x * 3
@@ -103,7 +103,7 @@ def _related() -> Any:
 
 
 class Joined(torch.nn.Module):
-    """The sum of what two ranks have, weighted by each."""
+    """The sum of the inputs of two ranks, each weighted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def _joined() -> Any:
 
 
 class Selecting(torch.nn.Module):
-    """What is above a threshold, where it is, and how much of it there is."""
+    """The elements above a threshold, their places and their number."""
 
     def forward(self, x: torch.Tensor) -> Any:
         chosen = x[x > 0]

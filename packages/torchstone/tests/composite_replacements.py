@@ -1,9 +1,10 @@
-"""Another implementation of each composite, found by its name: eager PyTorch's operator.
+"""Another implementation of each composite, found by the composite's name: eager PyTorch's operator.
 
-Where PyTorch has none (sparse tensors are their parts, quantized ones integers) it is the CPU kernel
-of Torchstone's own operator, which calls PyTorch's sparse and quantized operators.
+Composites represent sparse tensors by their parts and quantized ones by integers, for which PyTorch has no
+operator. There, the replacement is the CPU kernel of Torchstone's own operator, which calls PyTorch's sparse
+and quantized operators.
 
-It sees the attributes and the operands, nothing else, as a vendor's compiler does.
+A replacement sees only the attributes and the operands, as a vendor's compiler does.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ OVERLOADS = {
     "softmax": aten._softmax.default,
     "softmax_backward": aten._softmax_backward_data.default,
 }
-"""Where the composite is not called like its ATen operator."""
+"""ATen operators of the composites whose name differs from the operator's."""
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 DERIVED: dict[str, Callable[[Attributes, torch.Tensor], Any]] = {
@@ -92,7 +93,7 @@ DERIVED: dict[str, Callable[[Attributes, torch.Tensor], Any]] = {
     "dropout_p": lambda *_: 0.0,
     "dtype": lambda a, _: getattr(torch, a["dtype"] if "dtype" in a else a["dtypes"][0]),
 }
-"""How schema parameters are called in attributes; the second argument is the first operand."""
+"""How to get the schema's parameters from the attributes; the second argument is the first operand."""
 
 
 def _batch_norm_inference(operands: Tensors, attributes: Attributes) -> Any:
@@ -113,7 +114,7 @@ def _batch_norm_backward(operands: Tensors, attributes: Attributes) -> Any:
     grad, x, weight, mean, invstd = operands
     assert mean is not None
     assert invstd is not None
-    variance = invstd.double() ** -2  # which makes the square root of it exact, whatever epsilon was
+    variance = invstd.double() ** -2  # the square root of this is exact, whatever epsilon was
     running = (None, None) if attributes["training"] else (mean.double(), variance)
     wide = [one if one is None else one.double() for one in (grad, x, weight)]
     statistics = (*running, mean.double(), invstd.double())
@@ -170,7 +171,7 @@ def _layer_norm_backward(operands: Tensors, attributes: Attributes) -> Any:
     assert x is not None
     shape = [x.shape[axis] for axis in attributes["axes"]]
     mask = [dtype != "none" for dtype in attributes["dtypes"]]
-    # The bias only has to be there for its gradient to be.
+    # The bias has to be there only so that its gradient is computed.
     bias = torch.zeros(shape, dtype=x.dtype)
     return aten.native_layer_norm_backward.default(grad, x, shape, mean, rstd, weight, bias, mask)
 
@@ -179,7 +180,7 @@ def _gaussian_nll_loss(operands: Tensors, attributes: Attributes) -> Any:
     x, target, variance = operands
     assert variance is not None
     options = {name: attributes[key] for name, key in (("full", "full"), ("eps", "epsilon"))}
-    allowed = variance.clamp(min=0)  # PyTorch's refuses negative ones; the composite takes them as small
+    allowed = variance.clamp(min=0)  # PyTorch refuses negative ones; the composite clamps them
     return F.gaussian_nll_loss(x, target, allowed, reduction=attributes["reduction"], **options)
 
 
@@ -192,7 +193,7 @@ def _masked_select(operands: Tensors, attributes: Attributes) -> Any:
 
 
 def _multi_head_attention(operands: Tensors, attributes: Attributes) -> Any:
-    """Head by head, in the plainest form."""
+    """Multi-head attention, computed one head at a time."""
     query, key, value, packed, bias, *rest = operands
     separate, (bias_k, bias_v, out_weight, out_bias, padding, mask) = rest[:3], rest[3:]
     weights = packed.chunk(3) if packed is not None else separate
@@ -247,7 +248,7 @@ SPECIAL: dict[str, Callable[[Tensors, Attributes], Any]] = {
     **quantized_replacements.REPLACEMENTS,
     **recurrent_replacements.REPLACEMENTS,
 }
-"""Composites that stand for several overloads, or are called otherwise than their attributes spell."""
+"""Composites that stand for several overloads, or whose call doesn't follow from their attributes' names."""
 
 
 def _default(namespace: Any, name: str) -> Any:
@@ -255,7 +256,7 @@ def _default(namespace: Any, name: str) -> Any:
 
 
 def replacement(name: str) -> Callable[[Tensors, Attributes], Any]:
-    """The operator that a composite's name stands for, called with nothing but operands and attributes."""
+    """Return the operator that a composite stands for, as a function of operands and attributes only."""
     if name in SPECIAL:
         return SPECIAL[name]
     overload = OVERLOADS.get(name) or _default(own, name) or _default(aten, name)

@@ -11,7 +11,7 @@ _DEVICE = Path(__file__).with_name("device")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Tests of the device run where they are named: registering it changes PyTorch for a whole process."""
+    """Collect the device's tests only if they are named: registering it changes PyTorch for the process."""
     if collection_path != _DEVICE:
         return None
     folder = config.invocation_params.dir
@@ -21,7 +21,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    """Every test draws the same numbers, alone or in any order."""
+    """Seed PyTorch, so that every test draws the same numbers, alone or in any order."""
     torch.manual_seed(0)
 
 

@@ -1,4 +1,4 @@
-"""What XLA's CPU compiler is given for a module."""
+"""The text that XLA's CPU compiler gets for a module."""
 
 from __future__ import annotations
 

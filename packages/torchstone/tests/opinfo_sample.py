@@ -1,4 +1,4 @@
-"""A few groups of PyTorch's operator samples, the same every time, and what must become of them."""
+"""Runs a few groups of PyTorch's operator samples, always the same ones, and checks how they end."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from optest.torch.opinfo.planning import plan
 from torchstone.parity.conformance import fallbacks
 
 MOST = 2
-"""Samples of a group."""
+"""The number of samples in a group."""
 ONE_SIZE = tuple(phase for phase in PHASES if phase not in ("automatic_dynamic", *DEVICE_PHASES))
-"""What an artifact can be asked for: it is one program, and no device."""
+"""The phases that an artifact can answer: it is one program, and not a device."""
 RIGHT = (Status.PASSED, Status.SKIPPED)
-"""What eager PyTorch refuses itself is skipped."""
+"""Statuses that are right. Calls that eager PyTorch itself refuses are skipped."""
 GAPS: Mapping[tuple[str, str], tuple[Status, str]] = {}
-"""By driver and group: how its cases end that are not right, and what the reason has in it."""
+"""By driver and group: the status of cases that do not pass, and a part of the reason."""
 
 
 def assert_sample_passes(driver: CallDriver, counts: Mapping[str, int]) -> None:
-    """A driver passes a stratified sample of the operator database; ``counts``: groups by phase."""
+    """Check that a driver passes a stratified sample of the database, of ``counts`` groups by phase."""
     report_fallbacks("torchstone", fallbacks)
     driver.setup()
     groups = [

@@ -1,4 +1,4 @@
-"""Replacements of quantized composites that are not called like their operators: PyTorch's quantized ones."""
+"""Replacements of quantized composites whose calls differ from their operators': PyTorch's quantized ones."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Replacement = Callable[[Sequence[Any], dict[str, Any]], Any]
 
 
 def result_dtype(attributes: dict[str, Any]) -> torch.dtype:
-    """The dtype of the first result."""
+    """Return the dtype of the first result."""
     dtype: torch.dtype = getattr(torch, attributes["dtypes"][0])
     return dtype
 
 
 def _grid(attributes: dict[str, Any]) -> tuple[list[float], list[int], int]:
-    """Scales, zero points and axis: numbers stand for one of each, per tensor."""
+    """Return scales, zero points and axis; single numbers are per tensor."""
     scale, zero_point = attributes["scale"], attributes["zero_point"]
     if "axis" in attributes:
         return scale, zero_point, attributes["axis"]
@@ -32,12 +32,12 @@ def _grid(attributes: dict[str, Any]) -> tuple[list[float], list[int], int]:
 
 
 def _by_overload(overload: Any, *names: str) -> Replacement:
-    """Operands, then attributes by name."""
+    """Call ``overload`` with the operands, then with attributes by name."""
     return lambda operands, attributes: overload(*operands, *(attributes[name] for name in names))
 
 
 def _range(operands: Sequence[Any]) -> tuple[int, int, torch.dtype]:
-    """Range and dtype of the integers in the first operand, with which nothing is computed."""
+    """Return range and dtype of the first operand's integers, which PyTorch does not compute with."""
     info = torch.iinfo(operands[0].dtype)
     return info.min, info.max, operands[0].dtype
 
@@ -53,7 +53,7 @@ def _dequantize_channels(operands: Sequence[Any], a: dict[str, Any]) -> Any:
 
 
 def _dequantize(overload: Any, *names: str, plain: bool = False) -> Replacement:
-    """Operands, range, attributes by name and the result's dtype (``plain``: not as a keyword)."""
+    """Pass operands, range, attributes by name and the result's dtype (``plain``: not as a keyword)."""
 
     def function(operands: Sequence[Any], a: dict[str, Any]) -> Any:
         given = *operands, *_range(operands), *(a[name] for name in names)
@@ -63,7 +63,7 @@ def _dequantize(overload: Any, *names: str, plain: bool = False) -> Replacement:
 
 
 def _quantize(overload: Any, *names: str) -> Replacement:
-    """Operands, range, the result's dtype, attributes by name."""
+    """Pass operands, range, the result's dtype and attributes by name."""
 
     def function(operands: Sequence[Any], a: dict[str, Any]) -> Any:
         bounds = a["quant_min"], a["quant_max"]
@@ -73,14 +73,14 @@ def _quantize(overload: Any, *names: str) -> Replacement:
 
 
 def _choose_symmetric(operands: Sequence[Any], a: dict[str, Any]) -> Any:
-    # Only unsigned bytes have their zero in the middle of the range.
+    # Only for unsigned bytes is the zero point in the middle of the range.
     dtype = torch.uint8 if a["zero_point"] else torch.int8
     bounds = a["quant_min"], a["quant_max"]
     return decomposed.choose_qparams_symmetric.tensor(*operands, *bounds, a["epsilon"], dtype)
 
 
 def _choose(operands: Sequence[Any], a: dict[str, Any]) -> Any:
-    dtype = torch.uint8 if a["quant_min"] >= 0 else torch.int8  # nothing is computed with it
+    dtype = torch.uint8 if a["quant_min"] >= 0 else torch.int8  # PyTorch does not compute with it
     bounds = a["quant_min"], a["quant_max"]
     return decomposed.choose_qparams.tensor(*operands, *bounds, a["epsilon"], dtype)
 

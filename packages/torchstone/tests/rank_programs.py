@@ -1,4 +1,4 @@
-"""What tests of programs with collectives share: a world of ranks in one process, and runs of all of them."""
+"""Helpers for tests of programs with collectives: a world of ranks in one process, and runs of all ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torchstone
 
 @contextmanager
 def world(*sizes: int, rank: int = 0) -> Iterator[DeviceMesh]:
-    """A device mesh with the axes a, b, … of these sizes, in a process that takes itself for ``rank``.
+    """Make a device mesh with the axes a, b, … of these sizes, in a process that acts as ``rank``.
 
     Its collectives compute nothing in eager PyTorch.
     """
@@ -31,7 +31,7 @@ def world(*sizes: int, rank: int = 0) -> Iterator[DeviceMesh]:
 
 
 def run(function: Callable[..., Any], *arguments: Sequence[torch.Tensor]) -> list[Any]:
-    """What each rank gets; ``arguments`` are lists with a tensor for each rank."""
+    """Return each rank's result; every argument is a list with a tensor for each rank."""
     calls = list(zip(*arguments, strict=True))
     return torchstone.Ranks(torchstone.export(function, calls[0]))(calls)
 
@@ -54,7 +54,7 @@ def columns(count: int, size: int) -> list[list[int]]:
 
 
 def of_groups(groups: Sequence[Sequence[int]], values: Sequence[Any]) -> list[tuple[int, list[Any]]]:
-    """For each rank its place in its group, and the values of the group's ranks."""
+    """Return, for each rank, its place in its group and the values of the group's ranks."""
     found: dict[int, tuple[int, list[Any]]] = {}
     for group in groups:
         for place, rank in enumerate(group):

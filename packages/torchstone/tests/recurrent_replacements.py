@@ -19,7 +19,7 @@ def _states(mode: str) -> int:
 
 
 def _network(mode: str, *, packed: bool) -> Replacement:
-    """``torch.lstm`` and its relatives; data and batch sizes come first if they are packed."""
+    """Call ``torch.lstm`` or a relative; packed networks take data and batch sizes first."""
     inputs = 2 if packed else 1
 
     def function(operands: Sequence[Any], a: dict[str, Any]) -> Any:
@@ -71,7 +71,7 @@ def _pack(operands: Sequence[Any], a: dict[str, Any]) -> Any:
 def _pad(operands: Sequence[Any], a: dict[str, Any]) -> Any:
     data, sizes = operands
     there = sizes[sizes > 0]
-    # PyTorch's takes no steps without a sequence: the composite's are padding.
+    # PyTorch allows no step without a sequence; the composite pads such steps.
     packed = rnn.PackedSequence(data[: int(there.sum())], there)
     total = max(len(sizes), a["total_length"])
     return rnn.pad_packed_sequence(packed, a["batch_first"], a["padding_value"], total)

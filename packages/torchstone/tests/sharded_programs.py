@@ -1,4 +1,4 @@
-"""What tests of sharded programs share: the program as one device runs it, and runs against one device."""
+"""Helpers for tests of sharded programs: the program of one device, and comparisons with one device."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def parameter_shapes(text: str) -> list[tuple[int, ...]]:
 
 
 def agrees(sharded: torchstone.Program, model: Any, *args: Any) -> None:
-    """The program gives what the model gives on one device, within PyTorch's own tolerance for the dtype.
+    """Check that the program gives the model's results on one device, within PyTorch's tolerances.
 
-    Parts of sums are added in another order, so bits may differ.
+    Bits may differ, because the parts of sums are added in another order.
     """
     with torch.no_grad():
         torch.testing.assert_close(sharded(*args), model(*args))

@@ -111,7 +111,7 @@ def test_batch_norm_statistics() -> None:
     ids=["a row", "the whole", "another dtype", "another dtype of a row", "a number"],
 )
 def test_copies_into_state_broadcast_and_convert(source: Any) -> None:
-    """PyTorch's decomposition takes such a copy out, and what reads the buffer sees the source as it is."""
+    """PyTorch's decomposition removes such a copy: readers of the buffer would see the source as it is."""
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:
@@ -166,7 +166,7 @@ class TestDynamicShapes:
     )
     @pytest.mark.parametrize("traced", [False, True])
     def test_an_example_that_is_a_view(self, view: Any, traced: bool) -> None:
-        """The tensor behind the view is not an input, and its sizes are not those of one."""
+        """The tensor behind the view is not an input, and its sizes are not sizes of an input."""
         example = view(torch.randn(4, 6))
         auto = dict.fromkeys(range(example.dim()), Dim.AUTO)
         export = torch.export.export if traced else torchstone.export
@@ -177,7 +177,7 @@ class TestDynamicShapes:
         torch.testing.assert_close(program(x), x.sigmoid())
 
     def test_a_named_size_of_a_view(self) -> None:
-        """The example's whole has 9 columns, and a program takes 9 as well."""
+        """The tensor behind the example has 9 columns, and the program also accepts 9."""
         columns = {1: Dim("columns")}
         program = torchstone.export(torch.sin, (torch.randn(2, 9)[:, 1::2],), dynamic_shapes=(columns,))
         for size in (3, 4, 9):
@@ -231,7 +231,7 @@ class TestWrongCalls:
 
 
 def test_another_version_has_the_weights_of_the_program(tmp_path: Path) -> None:
-    """Not those that the model has by then."""
+    """The saved version has the program's weights, not those that the model has by then."""
     model, x = nn.Linear(3, 2), torch.randn(4, 3)
     program = torchstone.export(model, (x,))
     expected = program(x)
@@ -265,7 +265,7 @@ def test_versions_of_a_loaded_program_are_fixed(tmp_path: Path) -> None:
     ],
 )
 def test_a_module_that_is_not_what_its_signature_says(tmp_path: Path, change: Any, message: str) -> None:
-    """A checksum knows nothing of it: whoever changes a file can write both."""
+    """A checksum does not catch this: whoever changes a file can change both."""
     file = torchstone.export(torch.nn.Linear(3, 2), (torch.ones(4, 3),)).save(tmp_path / "file")
     artifact = load_artifact(file)
     (output,) = artifact.signature.outputs

@@ -91,7 +91,7 @@ def test_weights_of_every_dtype(tmp_path: Path, dtype: DType, shape: tuple[int, 
 
 
 def test_weights_are_a_safetensors_file(saved: Path) -> None:
-    """Other tools read them, bfloat16 in its own name."""
+    """Other tools can read the weights, also bfloat16 under its own name."""
     artifact = sample()
     artifact.weights["half"] = numpy.ones(3, ml_dtypes.bfloat16)[::2]
     save_artifact(saved, artifact)
@@ -113,12 +113,12 @@ def test_large_weights_are_aligned_in_a_mapped_file(tmp_path: Path) -> None:
     for name, array in artifact.weights.items():
         numpy.testing.assert_array_equal(found[name], array, strict=True)
     before = (tmp_path / "big.stone").read_bytes()
-    found["big"][...] = 0  # a private mapping
+    found["big"][...] = 0  # the mapping is private
     assert (tmp_path / "big.stone").read_bytes() == before
 
 
 def test_weights_as_earlier_releases_wrote_them(saved: Path) -> None:
-    """By the safetensors library, in a zip file that aligns nothing."""
+    """Earlier releases used the safetensors library, and a zip file without alignment."""
 
     def apply(members: Members) -> Members:
         weights = safetensors.numpy.save(sample().weights)
@@ -195,7 +195,7 @@ def test_an_export_takes_the_memory_of_the_weights_once_if_it_shares_them(
 @pytest.mark.parametrize("share", [True, False])
 def test_shared_weights_are_the_memory_of_the_model(share: bool, tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
-    model[0].weight = torch.nn.Parameter(torch.randn(3, 3).t())  # not contiguous: copied in any case
+    model[0].weight = torch.nn.Parameter(torch.randn(3, 3).t())  # not contiguous, so it is always copied
     model.append(model[0])
     x = torch.randn(4, 3)
     before = copy.deepcopy(model)
@@ -300,7 +300,7 @@ def test_truncation_anywhere(saved: Path) -> None:
 
 
 def test_a_changed_byte_is_refused_or_changes_nothing(saved: Path) -> None:
-    """Bytes that mean nothing to a reader (times in the zip headers, say) may change."""
+    """Bytes without a meaning for a reader may change, for example times in the zip headers."""
     content = saved.read_bytes()
     refused = 0
     for position in range(len(content)):

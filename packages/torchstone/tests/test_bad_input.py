@@ -1,6 +1,6 @@
-"""What a user may get wrong: one clear error of ``torchstone.errors`` each, and nothing changed by it.
+"""Mistakes of users: each gives one clear error of ``torchstone.errors``, and changes nothing.
 
-Not here: files that are not artifacts (``test_artifact``), plugins and devices
+Tested elsewhere: files that are not artifacts (``test_artifact``), plugins and devices
 (``runtime``), the command line (``cli/test_errors``).
 """
 
@@ -252,7 +252,7 @@ ROWS = torch.export.Dim("rows", min=2, max=64)
 def test_sizes_that_contradict(
     model: Callable[..., Any], examples: tuple[int, ...], sizes: Callable[[], Any], told: str
 ) -> None:
-    """One error, with the user's names and what sizes the model takes."""
+    """There is one error, with the user's names and the sizes that the model accepts."""
     with pytest.raises(CaptureError, match=re.compile(told, re.DOTALL)) as raised:
         torchstone.export(model, tuple(torch.ones(n, 2) for n in examples), dynamic_shapes=sizes())
     assert len(str(raised.value)) < 3000
@@ -362,7 +362,7 @@ def test_a_size_without_a_bound() -> None:
 
 
 def bounded(use: Callable[..., Any], low: int = 0) -> Callable[..., Any]:
-    """``use(x, n)`` with a number that comes from a tensor and lies within bounds."""
+    """Return a function that calls ``use(x, n)``, where ``n`` comes from a tensor and is within bounds."""
 
     def function(x: torch.Tensor, n: torch.Tensor) -> Any:
         number = n.item()
@@ -393,7 +393,7 @@ UNKNOWN: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_bounds_of_numbers_that_only_a_call_knows(name: str, dynamic: bool) -> None:
-    """``torch._check`` makes symbols with bounds of them, some of which are infinite."""
+    """``torch._check`` turns them into symbols with bounds, some of which are infinite."""
     shapes = ({0: torch.export.Dim.AUTO}, None) if dynamic else None
     given = torch.ones(4), torch.tensor(2)
     program = torchstone.export(UNKNOWN[name], given, dynamic_shapes=shapes)
@@ -433,7 +433,7 @@ class Counting(torch.nn.Module):
 
 
 class TestCalls:
-    """A call that fails changes no buffer, no input, and not where the random generator stands."""
+    """A call that fails changes no buffer, no input, and not the state of the random generator."""
 
     @pytest.fixture
     def program(self) -> Any:
@@ -541,7 +541,7 @@ def refuse(code: int) -> Callable[..., Any]:
 def test_saving_where_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, step: str
 ) -> None:
-    """Whichever step fails, the former file stays as it was and nothing is left beside it."""
+    """Whichever step fails, the old file stays unchanged and no other file is left beside it."""
     program = torchstone.export(double, (torch.ones(3),))
     path = program.save(tmp_path / "model.stone")
     before = path.read_bytes()

@@ -40,7 +40,7 @@ def reloaded(program: torchstone.Program, folder: Path) -> torchstone.Program:
 
 
 class TestConstants:
-    """A Python value is part of a program: another type or other bits are another program."""
+    """A Python value is part of a program: another type or other bits need another program."""
 
     @pytest.mark.sampled(4)
     @pytest.mark.parametrize("stored", [False, True], ids=["exported", "loaded"])
@@ -93,7 +93,7 @@ def adds_one(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 class TestAliasedInputs:
-    """Inputs that share memory may not be mutated: a program takes its inputs as independent values."""
+    """Inputs that share memory may not be mutated: a program treats its inputs as independent values."""
 
     @pytest.fixture(scope="class")
     def program(self) -> torchstone.Program:
@@ -150,7 +150,7 @@ class TestAliasedInputs:
             torchstone.export(forward, (base[:4], base[second]))
 
     def test_one_tensor_as_two_examples(self) -> None:
-        """``torch.export`` traces ``b - b`` of these; so it does with a weight that is an input as well."""
+        """``torch.export`` would trace ``b - b`` here. It also confuses an input with an identical weight."""
         x, zero = torch.ones(2), torch.zeros(2)
         assert exported(lambda a, b: a - b, x, x)(x, zero).tolist() == [1.0, 1.0]
         layer = torch.nn.Linear(2, 2, bias=False)
@@ -238,7 +238,7 @@ class Steps(torch.nn.Module):
 
 class TestState:
     def test_a_failed_call_changes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What comes last is the writing; results that cannot be handed out fail before it."""
+        """State is written last, after all results that may fail to convert."""
         program, x, y = exported(Steps(), torch.ones(2), torch.ones(2)), torch.ones(2), torch.ones(2)
 
         def fail(buffer: Any) -> Any:
@@ -439,7 +439,7 @@ class TestStructuredResults:
         subprocess.run([sys.executable, "-c", script, str(tmp_path / "p.stone")], check=True, timeout=120)
 
     def test_a_description_imports_nothing(self, tmp_path: Path) -> None:
-        """The class that a file names comes from a module that is there, and has to be a named tuple."""
+        """A class that a file names is taken from an imported module only, and must be a named tuple."""
         from torchstone.trees import unflatten
 
         leaves = [{"leaf": 0}, {"leaf": 1}]

@@ -49,7 +49,7 @@ def test_format_1_is_read() -> None:
         found, expected = program(*args, **kwargs), model(*given, **same)
         assert found._fields == expected._fields
         torch.testing.assert_close(found.scaled, expected.scaled)
-        torch.testing.assert_close(args[1], given[1])  # an input that the model changes
+        torch.testing.assert_close(args[1], given[1])  # the model changes this input
         (rest, *others), (wanted, *more) = found.rest, expected.rest
         assert (list(rest), rest["size"], others[:2]) == (list(wanted), batch, more[:2])
         torch.testing.assert_close([*rest.values()][:2], [*wanted.values()][:2])

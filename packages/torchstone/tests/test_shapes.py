@@ -57,7 +57,7 @@ def test_size_that_does_not_fit(declared: list[str], found: list[int], message: 
 
 
 def test_program_of_a_multiple() -> None:
-    """``4 * Dim`` is exported, and bound when the program is called."""
+    """The program is exported with ``4 * Dim``, which is bound when the program is called."""
 
     def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.reshape(-1, 4, 3).sum(1) + y[1:]
@@ -130,7 +130,7 @@ RELATED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], lis
         [[(6, 3), (3, 4)], [(4, 5), (10, 2)]],
     ),
 }
-"""A model, the shapes of its examples, and those of a call that it refuses and of one that it takes."""
+"""By name: a model, the shapes of its examples, of a call that it refuses and of one that it accepts."""
 
 
 @pytest.mark.parametrize("name", RELATED)

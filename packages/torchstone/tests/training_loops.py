@@ -44,7 +44,7 @@ def assert_same_training(
     expected_optimizer: torch.optim.Optimizer,
     **tolerances: float,
 ) -> None:
-    """Parameters, buffers and the optimizer's whole state agree."""
+    """Check that parameters, buffers and the optimizer's whole state agree."""
     torch.testing.assert_close(model.state_dict(), expected_model.state_dict(), **tolerances)
     found, expected = optimizer.state_dict(), expected_optimizer.state_dict()
     assert found["state"].keys() == expected["state"].keys()

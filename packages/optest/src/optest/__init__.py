@@ -1,6 +1,6 @@
 """Operator conformance for any backend, with or without PyTorch.
 
-Only the version and :func:`bootstrap`, which loads plugins, live here; import what
+This package itself has only the version and :func:`bootstrap`, which loads plugins. Import what
 you need from the subpackages, such as :mod:`optest.running.runner`. Nothing under
 :mod:`optest` imports ``torchstone``, and only :mod:`optest.torch` imports PyTorch.
 """

@@ -1,7 +1,7 @@
-"""What all commands have in common: exit codes, ``--json``, tables, one clear message per error.
+"""Shared parts of all commands: exit codes, ``--json``, tables, and one clear message per error.
 
-Both ``optest`` and ``torchstone`` build their commands here; what a command does belongs
-to its own package, and this module knows of neither's errors.
+Both ``optest`` and ``torchstone`` build their commands with this module. What a command does
+belongs to its own package; this module does not know the error classes of either package.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .text import clean, redacted
 
 OK = 0
 FAILURES = 1
-"""The command ran, and what it looked at is not in order."""
+"""The command itself worked, but found failures or other problems."""
 USAGE = 2
 ENVIRONMENT = 3
 INTERRUPTED = 130
 
 Callback = Callable[..., int]
-"""A command's function: it prints, and returns the exit code."""
+"""The function of a command: it prints, and returns the exit code."""
 
 WIDTH_OF_A_FILE = 10_000
-"""Columns for a table that is not printed on a terminal: no row is broken, so that grep finds it whole."""
+"""The width of a table that is not printed on a terminal, so that no row is broken and grep finds it."""
 
 
 class Group(click.Group):
-    """The commands; the process exits with what the command returned."""
+    """A group of commands; the process exits with the code that the command returned."""
 
     def main(
         self,
@@ -62,7 +62,7 @@ class Group(click.Group):
             shown = io.StringIO()
             error.show(file=shown)
             _tell(shown.getvalue().rstrip("\n"))
-        except BrokenPipeError:  # the reader has seen enough, as with `| head`
+        except BrokenPipeError:  # the reader stopped reading, as with `| head`
             code = FAILURES
         except OSError as error:
             code = ENVIRONMENT
@@ -72,9 +72,9 @@ class Group(click.Group):
 
 
 def _open_standard_streams() -> None:
-    """Give streams that were closed to us ``/dev/null``: the next file must not become our stdout.
+    """Open ``/dev/null`` for standard streams that are closed; else the next opened file would become stdout.
 
-    What another encoding than UTF-8 has no character for is escaped.
+    Characters that the encoding of an output stream lacks are escaped.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -87,13 +87,13 @@ def _open_standard_streams() -> None:
 
 
 def _tell(text: str) -> None:
-    """Say why the command ends. Where stderr takes nothing either, the exit code says it."""
+    """Print why the command ends; if stderr cannot be written either, only the exit code tells."""
     with contextlib.suppress(OSError):
         echo(text, err=True)
 
 
 def _let_go_of_output() -> None:
-    """Python flushes stdout and stderr when it ends; what they did not take goes to ``/dev/null`` then."""
+    """Send output that cannot be written to ``/dev/null``, so that Python's last flush does not fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -103,9 +103,10 @@ def _let_go_of_output() -> None:
 
 
 class CommandMaker(Protocol):
-    """A decorator that makes a function a command; its docstring is the help text.
+    """A decorator that turns a function into a command; its docstring is the help text.
 
-    It adds ``--json`` as ``as_json``, unless what the command runs writes to stdout itself.
+    It adds ``--json`` as ``as_json``, unless ``with_json`` is False because the command runs code that
+    writes to stdout itself.
     """
 
     def __call__(
@@ -116,11 +117,12 @@ class CommandMaker(Protocol):
 def commands_of(
     errors: type[Exception], code_of: Callable[[Any], int], optional: Mapping[str, str] | None = None
 ) -> CommandMaker:
-    """The decorator that makes functions commands of one package.
+    """Return the decorator that turns functions into commands of one package.
 
-    ``optional``: top-level module that some commands need → the command that installs it.
-    ``errors`` is the base of the package's errors, which have a ``message`` and a ``hint``: raised inside
-    a command, one becomes a line on stderr (or, with ``--json``, an object) and the exit code ``code_of`` it.
+    ``errors`` is the base class of the package's errors, which have a ``message`` and a ``hint``. If a
+    command raises one, it becomes a line on stderr (or an object, with ``--json``) and ``code_of(error)``
+    the exit code. ``optional`` maps top-level modules that some commands need to the commands that install
+    them.
     """
 
     class Command(click.Command):
@@ -132,7 +134,7 @@ def commands_of(
                 except errors as error:
                     _show(ctx, error)
                     return code_of(error)
-                except SystemExit as error:  # of code that the command imported or called; never our own
+                except SystemExit as error:  # raised by code that the command imported or called
                     _show(ctx, _Ended(_exit_of(error), "take the call out, or put it under __main__"))
                     return USAGE
                 except ModuleNotFoundError as error:
@@ -141,7 +143,7 @@ def commands_of(
                         raise
                     _show(ctx, _Ended(f"this needs {needed}, which is not installed", optional[needed]))
                     return ENVIRONMENT
-                except EOFError as error:  # click takes one for Ctrl-C
+                except EOFError as error:  # click would treat it as Ctrl-C
                     _show(ctx, _Ended(f"input ended before it was whole: {error}", "--traceback shows where"))
                     return ENVIRONMENT
                 except BrokenPipeError:
@@ -165,12 +167,12 @@ def commands_of(
 
 
 def _json_option() -> click.Option:
-    """``--json``, as ``as_json``."""
+    """Return the option ``--json``, passed as ``as_json``."""
     return click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object instead of text.")
 
 
 class _Ended(Exception):
-    """What ended a command that no error of its package stands for."""
+    """A reason why a command ended for which its package has no error class."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message, self.hint = message, hint
@@ -178,7 +180,7 @@ class _Ended(Exception):
 
 
 def _exit_of(error: SystemExit) -> str:
-    """Who called ``sys.exit``: the last line that is neither Python's library nor ours."""
+    """Return a text that says who called ``sys.exit``: the last frame outside Python's library and optest."""
     own = (os.path.dirname(__file__), sysconfig.get_path("stdlib"), "<frozen")
     files = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
     theirs = [one for one in files if not one[0].startswith(own) or "-packages" in one[0]] or files
@@ -203,14 +205,14 @@ def _show(ctx: click.Context, error: Any) -> None:
 
 
 _data: IO[str] | None = None
-"""Where data goes while stdout is reserved for it."""
+"""The stream for data while stdout is reserved for it."""
 
 
 @contextlib.contextmanager
 def stdout_for_data() -> Iterator[None]:
-    """Inside, stdout takes what this module's functions print; what other code prints goes to stderr.
+    """Reserve stdout for this module's functions inside the context; other output goes to stderr.
 
-    That holds for programs and libraries that write to the file descriptor, too.
+    This includes output of programs and libraries that write directly to the file descriptor.
     """
     global _data
     if _data is not None:
@@ -234,7 +236,7 @@ def stdout_for_data() -> Iterator[None]:
 
 
 def _number(stream: IO[str]) -> int | None:
-    """The file descriptor of a stream, if it has one."""
+    """Return the file descriptor of a stream, if it has one."""
     try:
         return stream.fileno()
     except (OSError, ValueError):
@@ -242,25 +244,24 @@ def _number(stream: IO[str]) -> int | None:
 
 
 def echo(text: object = "", *, err: bool = False) -> None:
-    """A text with a newline on stdout or stderr, without passwords and without what terminals obey."""
+    """Print a line on stdout or stderr, without passwords and control characters."""
     click.echo(clean(str(text)), file=sys.stderr if err else _data or sys.stdout)
 
 
 def write_data(content: bytes) -> None:
-    """Bytes on stdout, as they are."""
+    """Write bytes to stdout unchanged."""
     click.echo(content, nl=False, file=_data or sys.stdout)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     click.echo(json.dumps(value, indent=2), file=_data or sys.stdout)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table on stdout; cells are plain text, in which rich's markup means nothing.
+    """Print a table on stdout; cells are plain text, so rich's markup has no effect in them.
 
-    Where the output is a file, no rule is drawn and no line ends in spaces: one long cell would make
-    them as long as itself.
+    In a file, no rules are drawn and no line ends in spaces: one long cell would make all of them long.
     """
     from rich import box
     from rich.console import Console
@@ -268,7 +269,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    lines = box.SIMPLE_HEAD if terminal else box.Box("    \n" * 8)  # the same places, all of them blank
+    lines = box.SIMPLE_HEAD if terminal else box.Box("    \n" * 8)  # a box of blanks
     shown = Table(title=title and clean(title), title_justify="left", box=lines, show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")

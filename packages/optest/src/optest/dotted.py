@@ -12,7 +12,7 @@ from .errors import UnknownName, UsageError, told
 
 @cache
 def load_object(path: str, what: str = "object") -> Any:
-    """What ``module:name`` or ``module.name`` stands for; ``what`` it should be is for messages.
+    """Return the object ``module:name`` or ``module.name``; ``what`` says in messages what it should be.
 
     Raises :class:`UsageError` if the path is malformed or the module does not import,
     and :class:`UnknownName`, with near misses, if it has no such name.
@@ -25,7 +25,7 @@ def load_object(path: str, what: str = "object") -> Any:
         )
     try:
         found = importlib.import_module(module_name)
-    except BaseException as error:  # a user's module may raise anything, also SystemExit
+    except BaseException as error:  # a user's module may raise anything, even SystemExit
         if isinstance(error, KeyboardInterrupt):
             raise
         raise UsageError(
@@ -41,7 +41,7 @@ def load_object(path: str, what: str = "object") -> Any:
 
 
 def load_reference(path: str) -> Callable[..., Any]:
-    """The reference function ``path``; raises :class:`UsageError` if it is not callable."""
+    """Return the reference function ``path``; raises :class:`UsageError` if it is not callable."""
     found = load_object(path, "reference")
     if not callable(found):
         raise UsageError(f"the reference {path!r} is a {type(found).__name__}; it must be a function")

@@ -1,8 +1,8 @@
-"""The settings of the built-in drivers in ``backend_config``, as JSON Schemas.
+"""JSON Schemas for the settings of the built-in drivers in ``backend_config``.
 
-Plans are checked against them; the drivers check what embedders give them with
-:func:`check_settings`. Nothing is required here, because layers of a plan may each
-bring a part.
+Plans are checked against these schemas. Drivers use :func:`check_settings` to check the settings
+that embedding code gives them. The schemas require no field, because each layer of a plan may
+contribute a part.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ DRIVER_FIELDS: dict[str, dict[str, Any]] = {
     "ascend": COMMAND_FIELDS,
     "http": HTTP_FIELDS,
 }
-"""Fields by driver."""
+"""The fields that each driver accepts."""
 
 
 def validator_of(schema: Mapping[str, Any]) -> Any:
-    """What checks values against ``schema``. Numbers are finite, as in JSON; YAML's may be ``.inf``."""
+    """Return a validator for ``schema`` that only accepts finite numbers, since YAML allows ``.inf``."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -93,12 +93,12 @@ def validator_of(schema: Mapping[str, Any]) -> Any:
 
 
 def settings_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of one driver's settings."""
+    """Return the schema of one driver's settings."""
     return {"type": "object", "additionalProperties": False, "properties": dict(fields)}
 
 
 def check_settings(driver: str, settings: Any, fields: Mapping[str, Any], *required: str) -> None:
-    """Raise :class:`UsageError`, with the key, unless ``settings`` fit ``fields`` and have ``required``."""
+    """Raise :class:`UsageError` if ``settings`` do not match ``fields`` or lack one of ``required``."""
     from jsonschema.exceptions import best_match
 
     where = f"backend_config.{driver}"
@@ -114,14 +114,14 @@ def check_settings(driver: str, settings: Any, fields: Mapping[str, Any], *requi
 
 
 def hash_of_settings(settings: Mapping[str, Any], without: Iterable[str] = ("timeout", "workdir")) -> str:
-    """8 hex digits over a driver's settings ``without`` some; empty where there are no others."""
+    """Return 8 hex digits over a driver's settings, leaving out ``without``; empty if no others are left."""
     telling = {name: value for name, value in settings.items() if name not in without}
     text = json.dumps(telling, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8] if telling else ""
 
 
 def merge_config(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Driver settings, later layers over earlier ones, key by key within each driver."""
+    """Merge driver settings, key by key within each driver; later layers override earlier ones."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for driver, settings in layer.items():

@@ -1,7 +1,7 @@
-"""Every exception that optest raises on purpose, with the exit code it stands for.
+"""All exceptions that optest raises on purpose, each with its exit code.
 
-Each message says what was asked, what was found and what is allowed; ``hint`` is
-the next step. Their texts are part of the interface: tests read them. Not here:
+A message says what was requested, what was found and what is allowed; ``hint`` is
+the next step. The texts are part of the interface, and tests check them. Not here:
 ``backends.driver.Unsupported``, with which a driver declines a case.
 """
 
@@ -15,20 +15,20 @@ from .names import listing, near_misses
 
 
 def text_of(error: BaseException) -> str:
-    """The message of an exception from foreign code; its ``__str__`` may raise, too."""
+    """Return the message of an exception from foreign code, even if its ``__str__`` raises."""
     try:
         return str(error)
-    except BaseException as worse:  # noqa: BLE001  # how it failed is all there is to say
+    except BaseException as worse:  # noqa: BLE001  # only its type can be reported
         return f"(its text cannot be read: that raises {type(worse).__name__})"
 
 
 def told(error: BaseException) -> str:
-    """``Type: message`` of an exception of somebody else's code."""
+    """Return ``Type: message`` for an exception from foreign code."""
     return f"{type(error).__name__}: {text_of(error)}"
 
 
 class OptestError(Exception):
-    """Base class. ``message`` is the whole finding, ``hint`` what to do next."""
+    """The base class; ``message`` says what is wrong, ``hint`` what to do next."""
 
     exit_code = 2
 
@@ -39,11 +39,11 @@ class OptestError(Exception):
 
 
 class UsageError(OptestError):
-    """What was asked for is impossible: a flag, a name, a value, a file's content."""
+    """The request is not possible: a flag, name, value or file content is wrong."""
 
 
 class UnknownName(UsageError):
-    """A name that is not there; the message lists those that come close, or all of a few."""
+    """An unknown name; the message lists similar names, or all of them if there are few."""
 
     def __init__(self, what: str, found: str, names: Iterable[str], hint: str | None = None) -> None:
         known = list(names)
@@ -59,18 +59,18 @@ class UnknownName(UsageError):
 
 
 class ShapeError(UsageError):
-    """Shapes that an operator cannot take, as its shape rule says."""
+    """Shapes that the operator's shape rule does not allow."""
 
 
 class AttributeMismatch(UsageError):
-    """An attribute that an operator does not have, lacks, or has with another type or range."""
+    """An attribute that is unknown to an operator, missing, or outside its type or range."""
 
 
 class PlanError(UsageError):
-    """A plan (or expectation) file that cannot be used, with the place of the mistake.
+    """A plan or expectation file that cannot be used; says where the mistake is.
 
-    ``line`` counts from 1 (None: the whole file), ``key`` is the path inside the
-    document like ``cases[2].dtypes``, ``allowed`` says what would be right.
+    ``line`` counts from 1 (None: the whole file), ``key`` is a path in the document
+    such as ``cases[2].dtypes``, and ``allowed`` says what would be valid.
     """
 
     def __init__(
@@ -114,19 +114,19 @@ class MissingExtra(EnvironmentError_):
 
 
 class InputWritten(OptestError):
-    """Somebody wrote into inputs that are only to be read; the message names whom."""
+    """Code wrote into inputs that it may only read; the message says which code."""
 
     exit_code = 1
 
 
 class MemoryKept(OptestError):
-    """A device counts memory as in use that nothing holds any more."""
+    """A device still counts memory as in use after everything in it was dropped."""
 
     exit_code = 1
 
 
 class ValuesChanged(OptestError):
-    """A tensor is not the same after a way to a device and back."""
+    """A tensor changed when it was copied to a device and back."""
 
     exit_code = 1
 
@@ -136,8 +136,8 @@ class BackendError(EnvironmentError_):
 
 
 class LedgerError(EnvironmentError_):
-    """The result ledger cannot be read or written."""
+    """The ledger cannot be read or written."""
 
 
 class ReportError(EnvironmentError_):
-    """A report cannot be written, or does not agree with its schema."""
+    """A report cannot be written, or does not match its schema."""

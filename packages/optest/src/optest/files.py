@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all, and reading one that has an end."""
+"""Writes a file completely or not at all, and reads files up to a size limit."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from typing import BinaryIO, Self
 
 
 def real_path(path: Path | str) -> Path:
-    """``path``, absolute and with its links followed, as far as they lead.
+    """Return ``path`` as an absolute path, with its links followed as far as possible.
 
-    Links that form a ring stay as they are; before Python 3.13 ``Path.resolve`` raises ``RuntimeError``.
+    Links that form a cycle stay as they are; ``Path.resolve`` raises ``RuntimeError`` for them before
+    Python 3.13.
     """
     return Path(os.path.realpath(path))
 
 
 class NewFile:
-    """What takes the place of ``path``, all at once, when it is committed.
+    """A new file that replaces ``path`` atomically when it is committed.
 
-    Until then it is a file beside it, which :meth:`discard` removes; the mode of the file before
-    it stays. Links are followed. What is not a regular file (a device, a pipe, ``/dev/stdout``) keeps
-    its place, and what is written goes straight into it. As a context manager it commits, or discards
-    if the block raises. Raises ``OSError`` where ``path`` cannot be written.
+    Until then it is a temporary file in the same folder, which :meth:`discard` removes. It gets the mode
+    of the file that it replaces. Links are followed. If ``path`` is not a regular file (a device, a pipe,
+    ``/dev/stdout``), the content is written directly to it. As a context manager, it commits, or discards
+    if the block raises. Raises ``OSError`` if ``path`` cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +48,7 @@ class NewFile:
             os.fchmod(self.file.fileno(), stat.S_IMODE(mode))
 
     def commit(self) -> None:
-        """Put the file in its place; nothing is left of it where that fails."""
+        """Replace ``path`` by the new file; if that fails, the new file is removed."""
         try:
             self.file.flush()
             if self._temporary is not None:
@@ -59,8 +60,8 @@ class NewFile:
             self.discard()
 
     def discard(self) -> None:
-        """Close the file, and remove it unless it is in its place."""
-        with contextlib.suppress(OSError):  # a full disk
+        """Close the file, and remove it unless it was committed."""
+        with contextlib.suppress(OSError):  # the disk may be full
             self.file.close()
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
@@ -79,14 +80,14 @@ class NewFile:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, with the folders it is in. Raises ``OSError``."""
+    """Write a file completely or not at all, and create its folders; raises ``OSError``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NewFile(path) as new:
         new.file.write(content)
 
 
 def check_writable(path: Path) -> None:
-    """Make the folders of ``path``; raises ``OSError`` where :class:`NewFile` could not write it."""
+    """Create the folders of ``path``; raises ``OSError`` if :class:`NewFile` could not write it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if _descriptor_of(path) is None and _mode_of(path) is None:
         folder = os.path.dirname(os.path.realpath(path))
@@ -95,11 +96,11 @@ def check_writable(path: Path) -> None:
 
 
 MOST_BYTES = 256 << 20
-"""Of a file that is read as a whole: ``/dev/zero`` never ends."""
+"""The size limit of a file that is read completely; without one, ``/dev/zero`` would never end."""
 
 
 def read_whole(path: Path) -> bytes:
-    """The content of a file that somebody names. Raises ``OSError`` if it cannot be read or is too large."""
+    """Return the content of a file; raises ``OSError`` if it cannot be read or is too large."""
     with open(path, "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -108,7 +109,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def _mode_of(path: Path) -> int | None:
-    """The mode of what is at ``path``, None if nothing is; raises ``OSError`` if it cannot be written."""
+    """Return the mode of the file at ``path``, None if there is none; raises ``OSError`` if not writable."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -121,11 +122,11 @@ def _mode_of(path: Path) -> int | None:
 
 
 _MOST_LINKS = 40
-"""As many as Linux follows."""
+"""How many links are followed; Linux has the same limit."""
 
 
 def _descriptor_of(path: Path) -> int | None:
-    """The number of the open file that ``path`` stands for, as ``/dev/stdout`` does, if it does."""
+    """Return the file descriptor if ``path`` names an open file, as ``/dev/stdout`` does; else None."""
     own = os.path.realpath("/proc/self/fd")
     place = os.fspath(path)
     for _ in range(_MOST_LINKS):

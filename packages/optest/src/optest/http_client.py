@@ -1,4 +1,4 @@
-"""HTTP requests that come to an end: a deadline over all of it, and a bound on the answer."""
+"""HTTP requests with a deadline for the whole exchange, including reading the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 class Answer(Protocol):
-    """What a server said; ``read(n)`` gives at most ``n`` bytes."""
+    """A server's answer; ``read(n)`` returns at most ``n`` bytes."""
 
     status: int | None
     reason: Any
@@ -23,13 +23,13 @@ class Answer(Protocol):
 
 
 def problem_of(url: str, headers: Mapping[str, str] | None = None) -> str | None:
-    """Why nothing can be sent to ``url`` with ``headers``, or None."""
+    """Return why a request to ``url`` with ``headers`` is impossible; None if it is possible."""
     try:
         parts = urllib.parse.urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         if parts.username is not None:
             return "user and password do not belong into an address, but into a header"
-    except ValueError as error:  # brackets around no address, a port that is not a number
+    except ValueError as error:  # such as a port that is not a number
         return str(error)
     if not usable or not url.isascii() or not url.isprintable() or " " in url:
         return "it is not an address like https://host:port/path"
@@ -43,10 +43,10 @@ def problem_of(url: str, headers: Mapping[str, str] | None = None) -> str | None
 def answer_to(
     request: urllib.request.Request, seconds: float | None, *handlers: urllib.request.BaseHandler
 ) -> Iterator[Answer]:
-    """The server's answer, errors among them; reading it is part of the ``seconds``.
+    """Yield the server's answer, even if it is an error; reading it counts towards ``seconds``.
 
-    Raises ``TimeoutError`` when they are over, however slowly and steadily bytes arrive,
-    and ``OSError`` or ``http.client.HTTPException`` for a connection that fails.
+    Raises ``TimeoutError`` when the time is over, even if bytes keep arriving slowly, and
+    ``OSError`` or ``http.client.HTTPException`` if the connection fails.
     """
     sockets: list[socket.socket] = []
     late = threading.Event()
@@ -54,7 +54,7 @@ def answer_to(
     def cut() -> None:
         late.set()
         for one in sockets:
-            with suppress(OSError):  # not TLS's own shutdown, which another thread may be inside of
+            with suppress(OSError):  # not TLS's own shutdown, which another thread may be running
                 socket.socket.shutdown(one, socket.SHUT_RDWR)
 
     opener = urllib.request.build_opener(_Http(sockets), _Https(sockets), *handlers)
@@ -80,7 +80,7 @@ def answer_to(
 
 
 class _Http(urllib.request.HTTPHandler):
-    """Notes the socket of each connection in ``sockets``."""
+    """An HTTP handler that adds the socket of each connection to ``sockets``."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Notes the socket of each connection in ``sockets``."""
+    """An HTTPS handler that adds the socket of each connection to ``sockets``."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         super().__init__()

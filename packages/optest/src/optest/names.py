@@ -1,4 +1,4 @@
-"""Names in messages: which known names come close to a wrong one, and how lists of them read."""
+"""Names in messages: finds known names that are similar to a wrong one, and formats lists of names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 
 def near_misses(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
-    """Up to ``limit`` of ``known`` that look like ``name``, the likeliest first.
+    """Return up to ``limit`` names of ``known`` that resemble ``name``, the likeliest first.
 
-    Similar spelling counts, and so does containing ``name`` or being contained in it
+    A name resembles another if the spelling is similar, or if one contains the other
     (from three letters on); case does not matter.
     """
     by_folded: dict[str, str] = {}
@@ -24,7 +24,7 @@ def near_misses(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
 
 
 def listing(names: Iterable[str], *, last: str = "and", limit: int = 24) -> str:
-    """``a, b and c``; of more than ``limit`` names the first ones and how many follow."""
+    """Return ``a, b and c``; for more than ``limit`` names, the first ones and how many follow."""
     items: Sequence[str] = list(names)
     if len(items) > limit:
         return f"{', '.join(items[:limit])} {last} {len(items) - limit} more"

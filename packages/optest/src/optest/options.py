@@ -1,6 +1,6 @@
-"""Bounds of numbers that people give, and types of options with them, for the commands of both packages.
+"""Limits of numbers on the command line, and option types with them, for the commands of both packages.
 
-Every number has a bound at which the parts beneath (sockets, databases, random generators) still take it.
+Sockets, databases and random generators accept every number within its limit.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from typing import Any
 import click
 
 MOST_SEED = 2**63 - 1
-"""What every database and random generator takes."""
+"""The largest seed that every database and random generator accepts."""
 MOST_SECONDS = 1_000_000
-"""Twelve days; the system's own waits end at 24."""
+"""The longest time: about twelve days; the longest wait of the operating system is 24 days."""
 MOST_WORKERS = 10_000
 MOST_RETRIES = 1000
 MOST_REPEATS = 10_000
-"""Calls or training steps that one command measures: what it notes of each is kept until the end."""
+"""The largest number of calls or training steps to measure: the measurements stay in memory until the end."""
 
 
 class Number(click.FloatRange):
-    """A finite number within a range: ``nan`` is in every range, and ``inf`` is a tolerance of anything."""
+    """A finite number within a range.
+
+    Click's own range type accepts ``nan`` in every range, and a tolerance of ``inf`` would allow any error.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)

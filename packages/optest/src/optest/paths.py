@@ -1,4 +1,4 @@
-"""Where optest keeps what outlives a run: journals and the default ledger."""
+"""The folder for files that outlive a run: journals and the default ledger."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .errors import EnvironmentError_
 
 
 def state_dir() -> Path:
-    """``$OPTEST_HOME``, else ``$XDG_STATE_HOME/optest``, else ``~/.local/state/optest``; not created here.
+    """Return ``$OPTEST_HOME``, else ``$XDG_STATE_HOME/optest``, else ``~/.local/state/optest``.
 
-    Raises :class:`EnvironmentError_` for a user without a home.
+    The folder is not created here. Raises :class:`EnvironmentError_` if the user has no home folder.
     """
     if home := os.environ.get("OPTEST_HOME"):
         return Path(home)

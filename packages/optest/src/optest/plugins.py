@@ -1,8 +1,8 @@
 """Plugins: modules that register drivers and operators when they are imported.
 
-``bootstrap`` imports those of ``OPTEST_PLUGINS`` (comma-separated) and of the entry
+``bootstrap`` imports the plugins in ``OPTEST_PLUGINS`` (comma-separated) and in the entry
 points ``optest.backends`` and ``optest.operators``. A plugin that fails is reported
-by name and costs nothing else. This module imports nothing heavy.
+by name and has no other effect. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GROUPS = ("optest.backends", "optest.operators")
 
 @dataclass(frozen=True)
 class Plugin:
-    """One plugin: where it was named, and what went wrong, if anything did."""
+    """One plugin: where it was named, and what went wrong, if anything."""
 
     name: str
     source: str
@@ -44,10 +44,10 @@ _lock = threading.RLock()
 
 
 def bootstrap() -> tuple[Plugin, ...]:
-    """Load every plugin that is not loaded yet; says how each went, failures included.
+    """Load every plugin that is not loaded yet; return the outcome of each, including failures.
 
     An entry point may name a module, which registers on import, or a callable, which is
-    called without arguments. Calling it again loads only what is new.
+    called without arguments. A second call of ``bootstrap`` loads only new plugins.
     """
     with _lock:
         for name, source, load in _named():
@@ -73,12 +73,12 @@ def _call(load: Callable[[], Any]) -> None:
 
 
 def _attempt(load: Callable[[], Any]) -> str:
-    """Run somebody else's code; whatever it raises is text, but for Ctrl-C."""
+    """Run foreign code and return any exception as text; Ctrl-C is raised."""
     try:
         load()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001  # even SystemExit must not take the run down
+    except BaseException as error:  # noqa: BLE001  # even SystemExit must not end the run
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
     return ""

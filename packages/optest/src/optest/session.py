@@ -1,6 +1,6 @@
-"""One run from options to exit code: driver, cases, runner, reports, ledger, declared gaps.
+"""Performs one run, from options to exit code: driver, cases, runner, reports, ledger, declared gaps.
 
-The command line and embedders call :func:`run_session`; nothing here parses flags or
+The command line and embedding code call :func:`run_session`. Nothing here parses flags or
 judges arrays.
 """
 
@@ -37,7 +37,7 @@ from .running.task import CaseTask, Task
 
 @dataclass
 class Outcome:
-    """What a run came to; ``problems`` are those of the expectations file."""
+    """The outcome of a run; ``problems`` are the problems of the expectations file."""
 
     run: RunInfo
     summary: Summary
@@ -53,7 +53,7 @@ class Outcome:
         return ENVIRONMENT if self.summary.problems else OK
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe: the run, the summary, declared gaps, the exit code."""
+        """Return the run, the summary, the declared gaps and the exit code as JSON-safe data."""
         return {
             "run": self.run.to_dict(),
             "summary": self.summary.to_dict(),
@@ -65,9 +65,9 @@ class Outcome:
 def run_session(options: RunOptions, *, terminal: bool = True, color: bool = True) -> Outcome:
     """Run ``options``: select the driver, plan every case, run, report and record.
 
-    All cases are planned before the first one runs, so that a mistake anywhere in a plan
-    costs nothing. ``terminal``: show progress and the summary. Raises
-    :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
+    All cases are planned before the first one runs, so that a mistake in a plan is found before time
+    is spent. ``terminal`` shows progress and the summary. Raises :class:`UsageError` and
+    :class:`EnvironmentError_` before anything has run.
     """
     driver, target = select(options)
     _check_config(driver, options)
@@ -101,12 +101,12 @@ def run_tasks(
     terminal: bool,
     color: bool,
 ) -> Outcome:
-    """Run planned ``tasks``, report and record them; every suite runs through here.
+    """Run planned ``tasks``, report and record them; every suite runs through this function.
 
-    ``source`` says where the tasks come from: there is one journal for each, and for each set of
-    versions, so that ``--resume`` finds its own and mixes no results of two versions.
-    ``complete``: the tasks are all there is of it, so that an expectation that matches nothing
-    is stale.
+    ``source`` says where the tasks come from. Each source and set of versions has its own journal, so
+    that ``--resume`` finds the right one and does not mix results of different versions. ``complete``
+    says that the tasks are all tasks of the source; an expectation that matches none of them is then
+    stale.
     """
     gaps = Expectations.load(expectations) if expectations else Expectations()
     run = describe_run(target, options.seed, driver.packages)
@@ -133,7 +133,7 @@ def run_tasks(
 
 
 def _check_config(driver: BackendDriver, options: RunOptions) -> None:
-    """Raise :class:`UsageError`, with its place in the plan, for settings that no driver reads."""
+    """Raise :class:`UsageError`, with the place in the plan, for settings that no driver reads."""
     backend_manager.check_config(options.backend_config, driver)
     for entry in options.entries:
         try:
@@ -143,7 +143,7 @@ def _check_config(driver: BackendDriver, options: RunOptions) -> None:
 
 
 def _check(driver: BackendDriver, case: TestCase) -> None:
-    """Ask the driver whether the case's settings can be used; raises :class:`OptestError` if not."""
+    """Ask the driver whether it can use the case's settings; raises :class:`OptestError` if not."""
     _called(driver, "check", lambda: driver.check(case))
 
 
@@ -151,19 +151,19 @@ _T = TypeVar("_T")
 
 
 def _called(driver: BackendDriver, method: str, call: Callable[[], _T]) -> _T:
-    """What a driver's own code answers; raises :class:`OptestError` where it raises anything."""
+    """Return what a driver's own code returns; raises :class:`OptestError` if it raises anything."""
     try:
         return call()
     except OptestError:
         raise
-    except BaseException as error:  # somebody else's code: not even SystemExit may end the run unsaid
+    except BaseException as error:  # foreign code: not even SystemExit may end the run silently
         if isinstance(error, KeyboardInterrupt):
             raise
         raise BackendError(f"{method}() of the driver {driver.name} raised {told(error)}") from error
 
 
 def _reporters(options: RunOptions, *, terminal: bool, color: bool) -> list[Reporter]:
-    """What listens to a run: the terminal, the reports, and the ledger unless it is ``none``."""
+    """Return the reporters of a run: the terminal, the reports, and the ledger unless it is ``none``."""
     reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []
     reporters += [make_reporter(one.kind, one.path) for one in options.reports]
     if _ledger_place(options.ledger) != NO_LEDGER:
@@ -172,7 +172,7 @@ def _reporters(options: RunOptions, *, terminal: bool, color: bool) -> list[Repo
 
 
 def select(options: RunOptions) -> tuple[BackendDriver, BackendTarget]:
-    """The driver that ``options`` ask for, and the target that its cases get."""
+    """Return the driver that ``options`` name, and the target for its cases."""
     if options.backend is None:
         names = [one.name for one in backend_manager.drivers()]
         raise UsageError(
@@ -184,7 +184,7 @@ def select(options: RunOptions) -> tuple[BackendDriver, BackendTarget]:
 
 
 def target_of(driver: BackendDriver, options: RunOptions) -> BackendTarget:
-    """The target of ``driver`` under ``options``, its chip spelled as the driver spells it."""
+    """Return the target of ``driver`` for ``options``, with the chip spelled as the driver spells it."""
     chip, settings = options.chip, options.backend_config.get(driver.name, {})
     known = [one for one in driver.chips if chip is not None and one.casefold() == chip.casefold()]
     config = _called(driver, "identity", lambda: driver.identity(settings))
@@ -192,11 +192,11 @@ def target_of(driver: BackendDriver, options: RunOptions) -> BackendTarget:
 
 
 def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: bool) -> RunOptions:
-    """Options that run exactly the case ``case_id`` (or the one whose id starts with it).
+    """Return options that run exactly the case ``case_id``, or the one whose id starts with it.
 
-    ``options_of(**flags)`` makes options from flags of ``optest run``. With ``named``, they
-    say where to look; else the ledger knows the case, or it is one of the built-in suite's.
-    Raises :class:`UsageError` unless there is exactly one.
+    ``options_of(**flags)`` makes options from flags of ``optest run``. With ``named``, the flags
+    say where to look; otherwise the case is looked up in the ledger, then in the built-in suite.
+    Raises :class:`UsageError` unless exactly one case matches.
     """
     options = options_of() if named else options_of(suite="builtin")
     found = None if named else recorded_case(case_id, options.ledger)
@@ -213,12 +213,12 @@ def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: boo
 
 
 def recorded_case(case_id: str, ledger: str | None) -> CaseResult | None:
-    """The newest record of a case in a ledger, if there is one."""
+    """Return the newest record of a case in a ledger, if there is one."""
     return None if _ledger_place(ledger) == NO_LEDGER else open_ledger(ledger).find_case(case_id)
 
 
 def _flags_of(result: CaseResult, options: RunOptions) -> dict[str, Any]:
-    """A recorded case as flags of ``optest run``."""
+    """Return flags of ``optest run`` for a recorded case."""
     backend = {"backend": result.backend["name"], "chip": result.backend["chip"]}
     return {
         "op": (result.op,),
@@ -231,14 +231,14 @@ def _flags_of(result: CaseResult, options: RunOptions) -> dict[str, Any]:
 
 
 def replay_script(options: RunOptions, file: Path) -> str:
-    """Shrink the one case of ``options`` on its driver and write ``file``; says what it shrank to."""
+    """Shrink the single case of ``options`` on its driver, write ``file``, and return what it shrank to."""
     driver, target = select(options)
     [case] = load(options, target)
     return write_script(case, driver, file).describe()
 
 
 def open_ledger(place: str | None = None, *, create: bool = True) -> Ledger:
-    """The ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user's.
+    """Open the ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user.
 
     Raises :class:`UsageError` for ``none``.
     """

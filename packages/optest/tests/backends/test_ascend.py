@@ -1,4 +1,4 @@
-"""The Ascend driver with the plans of the architecture guide, a CPU script standing in for the chip."""
+"""The Ascend driver with the plans of the architecture guide; a CPU script stands in for the chip."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ cases:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the scripts of the artifacts, as an operator project has them."""
+    """An operator project: a folder with the scripts of the artifacts."""
     for name in ("ascend_backend", "add_custom"):
         shutil.copytree(ARTIFACTS / name, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("PYTHON", sys.executable)
@@ -84,7 +84,7 @@ def test_a_failing_launch_surfaces_stderr_and_exit_code(project: Path) -> None:
 
 
 def test_a_wrong_kernel_is_a_mismatch(project: Path) -> None:
-    """The pass above is not an accident."""
+    """A wrong kernel fails, so the pass above is not accidental."""
     script = project / "produce.py"
     script.write_text(script.read_text().replace("np.maximum", "np.minimum"))
     [case] = cases(project / "optest_plan.yaml")
@@ -97,7 +97,7 @@ def test_it_is_the_npu_driver() -> None:
 
 
 def optest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command in the project's folder."""
+    """Run the command in the project's folder."""
     environment = {
         **os.environ,
         "OPTEST_HOME": str(folder / "home"),
@@ -130,7 +130,7 @@ def test_the_failure_plan_reports_42(project: Path) -> None:
 
 
 def test_the_runner_s_timeout_ends_the_command_too(project: Path) -> None:
-    """Also what the command started, and also without a timeout in the plan."""
+    """The timeout also ends processes that the command started, even if the plan has no timeout."""
     plan = (project / "optest_plan.yaml").read_text()
     (project / "hang.sh").write_text("sleep 600 & echo $! $$ > pids\nsleep 600\n")
     (project / "hang.yaml").write_text(re.sub(r"command: .*", 'command: ["bash", "hang.sh"]', plan))

@@ -1,4 +1,4 @@
-"""The command driver: what programs are told, what they may do wrong."""
+"""The command driver: what it passes to programs, and what they may do wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COPY = (
     "import os, shutil; os.makedirs('output', exist_ok=True); "
     "shutil.copy('input/input0.bin', 'output/output0.bin')"
 )
-"""Right for ``roll`` by 0."""
+"""A program that is right for ``roll`` by 0."""
 
 
 def case_of(
@@ -44,7 +44,7 @@ def python(code: str, *arguments: str, **settings: Any) -> dict[str, Any]:
 def copied(
     code: str = COPY, dtype: str = "float32", shape: tuple[int, ...] = (3, 4), **settings: Any
 ) -> CaseResult:
-    """The result of a ``roll`` by 0, run by a program."""
+    """Return the result of a ``roll`` by 0 that a program computes."""
     return run_case(CommandDriver(), case_of("roll", (dtype,), shape, python(code, **settings), shifts=0))
 
 
@@ -63,7 +63,7 @@ def test_shapes_without_or_with_few_elements(shape: tuple[int, ...]) -> None:
 
 
 def test_the_program_is_told_everything(tmp_path: Path) -> None:
-    """Placeholders in words, paths and variables, and the file that OPTEST_CASE names."""
+    """Words, paths and variables may have placeholders, and OPTEST_CASE names a file with all facts."""
     code = (
         "import json, os, sys; json.dump([sys.argv[1:], os.environ['N'], os.getcwd(), "
         "json.load(open(os.environ['OPTEST_CASE']))], open('told.json', 'w')); "
@@ -141,7 +141,7 @@ def alive(pid: int) -> bool:
 def test_children_left_behind_are_killed_and_named(
     own_session: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also those that hold the program's stderr open, and those that left its process group."""
+    """This includes children that hold the program's stderr open or left its process group."""
     child = tmp_path / "child"
     code = (
         f"{COPY}; import subprocess; "
@@ -213,7 +213,7 @@ def test_a_command_that_writes_without_end() -> None:
 
 
 def test_files_may_hold_another_dtype() -> None:
-    """Bools as int32, say; but nothing that changes a value."""
+    """A file may hold bools as int32, for example, but no dtype that would change a value."""
     files = {
         "inputs": [{"tensor": "input0", "path": "input/input0.bin", "dtype": "int32"}],
         "outputs": [{"tensor": "output0", "path": "output/output0.bin", "dtype": "int32"}],
@@ -235,7 +235,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_output_file_s_values_are_never_changed_to_fit(name: str) -> None:
-    """What a file holds must be a value of the output's own dtype; rounding is the backend's own work."""
+    """Every value in a file must be one of the output's dtype, because rounding is the backend's job."""
     dtype, held, values, told = WRITTEN[name]
     code = f"import numpy; numpy.array({values}, '{held}').tofile('output/output0.bin')"
     files = {"outputs": [{"tensor": "output0", "path": "output/output0.bin", "dtype": held}]}

@@ -1,4 +1,4 @@
-"""``MyCudaBackend`` of the architecture guide, as it stands there, through ``OPTEST_PLUGINS``."""
+"""``MyCudaBackend``, copied from the architecture guide and loaded through ``OPTEST_PLUGINS``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_my_kernel(case, inputs):
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """``optest WORDS`` with the plugin in ``folder``."""
+    """Run ``optest WORDS`` with the plugin in ``folder``."""
     package = folder / "my_company" / "optest_plugins"
     package.mkdir(parents=True)
     (package / "backends.py").write_text(GUIDE + KERNEL)

@@ -1,4 +1,4 @@
-"""The http driver against servers of this process."""
+"""The http driver with servers in this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Serve = Callable[[Callable[[bytes], Answer]], str]
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """``serve(function)`` is the address of a server that answers what the function says to each body."""
+    """``serve(function)`` starts a server that answers ``function(body)``, and returns its address."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     servers: list[HTTPServer] = []
@@ -70,7 +70,7 @@ def run(url: str, dtype: str = "float32", **settings: Any) -> CaseResult:
 
 
 def rolled(body: bytes) -> Answer:
-    """What a right server answers."""
+    """Check a request to ``roll`` by 1, and return the right answer."""
     length = int.from_bytes(body[:8], "little")
     case = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["case"])
     assert (case["op"], case["attributes"]["shifts"], case["chip"]) == ("roll", 1, "x1")
@@ -146,7 +146,7 @@ def test_settings_are_checked() -> None:
 
 @pytest.fixture
 def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
-    """``raw(function)`` is the address of a server that does with each connection what the function does."""
+    """``raw(function)`` starts a server that calls ``function`` with its connection; returns its address."""
     listeners: list[socket.socket] = []
 
     def start(function: Callable[[socket.socket], None]) -> str:

@@ -1,4 +1,4 @@
-"""The numpy driver around its implementations: what it takes, what it declines."""
+"""The numpy driver: what it computes and what it declines."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def called(*command: object, **variables: str) -> subprocess.CompletedProcess[st
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the installed distribution; nothing is fetched from anywhere."""
+    """A folder with the installed distribution; nothing is downloaded."""
     wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
     built = called("-m", "build", "--wheel", "--no-isolation", "--outdir", wheels, DISTRIBUTION)
     assert built.returncode == 0, built.stdout + built.stderr

@@ -1,4 +1,4 @@
-"""What code that a command imports does to it: leaves with ``sys.exit``, prints, has odd names."""
+"""Code that a command imports may call ``sys.exit``, print, or have odd names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ os.system("echo printed by its child")
 
 @pytest.fixture
 def optest(tmp_path: Path) -> Optest:
-    """The command as a process of its own, in ``tmp_path``, which is on the path of modules."""
+    """Return a function that runs the command in ``tmp_path``; the process imports modules from there."""
 
     def run(
         *words: str, stdout: int = subprocess.PIPE, **environment: str

@@ -1,4 +1,4 @@
-"""Plans and flags that nobody writes by accident only: one error each, at once, before anything runs."""
+"""Hostile plans and flags: each gives one error, at once, before anything runs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from optest.operators import operator_registry
 
 
 def call(*words: str) -> Result:
-    """The command in this process; ``exit_code`` is what the process would exit with."""
+    """Run the command in this process; ``exit_code`` is what the process would exit with."""
     result = CliRunner().invoke(cli, words)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result

@@ -1,4 +1,4 @@
-"""``optest run`` and what reads its results, in this process, on the stub. As processes: tests/meta."""
+"""``optest run`` and the commands that read its results, on the stub; tests/meta runs processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def call() -> Callable[..., Result]:
-    """The command in this process; ``exit_code`` is what the process would exit with."""
+    """Return a function that runs the command in this process and checks its exit code."""
 
     def run(*words: str, code: int = 0) -> Result:
         result = CliRunner().invoke(cli, words)
@@ -119,7 +119,7 @@ def test_results_of_several_runs(call: Call, tmp_path: Path) -> None:
 
 
 def test_targets_of_one_command_driver_are_apart(call: Call) -> None:
-    """Settings that hold for the whole run say what it runs on; where it runs and how long do not."""
+    """Settings of the whole run tell targets apart, but not those for the folder and the timeout."""
     for word, timeout in (("one", 5), ("one", 9), ("two", 5)):
         command = f"backend_config.command.command=[sh, -c, 'cat input/*.bin > output/output0.bin; : {word}']"
         more = ("--attr", command, "--attr", f"backend_config.command.timeout={timeout}")
@@ -206,7 +206,7 @@ def test_a_read_only_ledger_is_told_first(call: Call, tmp_path: Path) -> None:
 def test_a_ledger_that_breaks_in_mid_run_loses_nothing(
     call: Call, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The report is whole, the journal stays for --resume, and the exit code is that of the environment."""
+    """The report is complete, the journal stays for --resume, and the exit code is 3 (environment)."""
 
     def broken(self: Ledger, run_id: str, results: object) -> None:
         from optest.errors import LedgerError
@@ -253,7 +253,7 @@ def test_mistakes_are_one_message(call: Call, words: tuple[str, ...], told: str)
     ],
 )
 def test_settings_that_no_driver_reads_are_told(call: Call, where: str, told: str) -> None:
-    """In the plan, in a case of it, on the command line; before anything has run."""
+    """Such settings are reported before anything runs: in a plan, in a case of it, on the command line."""
     case = "{op: relu, dtypes: float32, shapes: {input0: [2]}"
     Path("whole.yaml").write_text(f"backend_config:\n  {where}\ncases:\n  - {case}}}\n")
     Path("case.yaml").write_text(f"cases:\n  - {case}, backend_config: {{{where}}}}}\n")

@@ -1,4 +1,4 @@
-"""The commands ``optest serve`` and ``optest publish`` as processes and from inside."""
+"""The commands ``optest serve`` and ``optest publish``, as processes and in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("uvicorn", reason="the extra dashboard is not installed")
 
 
 def test_a_server_and_a_publisher(recorder: Any, tmp_path: Path) -> None:
-    """Bound to loopback, with a token from a file that nobody gets to read in what it prints."""
+    """The server listens on loopback, and its output does not show the tokens from the file."""
     recorder.run([recorder.case("add")])
     recorder.run([recorder.case("add"), recorder.case("mul")])
     (tmp_path / "tokens").write_text("\nfirst-secret\nsecond-secret\n")

@@ -1,4 +1,4 @@
-"""The accuracy rule: errors against a wider reference, measured by the control's."""
+"""The accuracy rule: errors against a wider reference are limited by the control's errors."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_passes_by_tolerance_and_asks_no_further() -> None:
 
 @pytest.mark.parametrize(("steps", "rule"), [(7, "accuracy"), (-7, "accuracy"), (8, None), (-8, None)])
 def test_missed_tolerance_is_judged_by_twice_the_control(steps: int, rule: str | None) -> None:
-    """The control is 3 ULP off: 2 · 3 + 1 are allowed."""
+    """The control is off by 3 ULP, so 2 · 3 + 1 ULP are allowed."""
     truth = np.float64([1.5, 1.5])
     control = F32(truth + np.array([3 * ULP, 0]))
     found = compare(F32(truth + np.array([steps * ULP, 0])), control, EXACT, reference=truth, control=control)
@@ -36,7 +36,7 @@ def test_the_factor_is_the_tolerances() -> None:
 
 
 def test_the_floor_is_one_ulp_of_each_element() -> None:
-    """A control that is exact by luck proves nothing about one rounding."""
+    """The control may be exact by luck, so one rounding of each element is always allowed."""
     truth = np.float64([1.0, 1024.0, 0.0])
     control = F32(truth)
     for got in (truth * (1 + ULP), truth + np.array([0, 0, 1e-45])):
@@ -90,7 +90,7 @@ def test_only_elements_that_miss_the_tolerance_are_judged() -> None:
 
 
 def test_the_worst_element_is_the_one_that_breaks_the_rule() -> None:
-    """Element 0 is further from expected, element 1 from the truth: 0.04 is allowed."""
+    """Element 0 is further from expected, element 1 from the truth, where errors up to 0.04 are allowed."""
     truth = np.float64([1.0, 1.0])
     control = F32([1.02, 0.99])
     found = compare(F32([0.985, 0.958]), control, reference=truth, control=control)
@@ -117,7 +117,7 @@ def test_sums_in_another_order_are_a_close_call_that_passes() -> None:
 def test_a_control_without_a_large_error_by_luck_is_measured_by_its_spread(
     steps: int, rule: str | None
 ) -> None:
-    """Of 256 normal errors of 10 ULP the largest would be about 30; twice that is allowed."""
+    """The largest of 256 normal errors with a spread of 10 ULP would be about 30; twice that is allowed."""
     truth = np.full(256, 1.5)
     control = F32(truth + 10 * ULP * (np.arange(256) > 0))
     got = control.copy()
@@ -127,7 +127,7 @@ def test_a_control_without_a_large_error_by_luck_is_measured_by_its_spread(
 
 @pytest.mark.parametrize(("steps", "passed"), [(19, True), (-19, True), (21, False)])
 def test_several_controls_show_the_largest_error(steps: int, passed: bool) -> None:
-    """The largest of all their errors is 9 ULP, at another element: 2 · 9 + 1 are allowed."""
+    """Their largest error, at another element, is 9 ULP, so 2 · 9 + 1 ULP are allowed."""
     truth = np.full(1000, 1.5)
     controls = [F32(truth), F32(truth)]
     controls[1][3] = F32(truth[3] + 9 * ULP)
@@ -142,7 +142,7 @@ def test_several_controls_show_the_largest_error(steps: int, passed: bool) -> No
 
 @pytest.mark.parametrize(("steps", "passed"), [(66, True), (70, False)])
 def test_several_controls_of_one_element_are_measured_by_their_spread(steps: int, passed: bool) -> None:
-    """Of a thousand errors of 10 ULP the largest would be 34.2; twice that is allowed."""
+    """The largest of a thousand errors with a spread of 10 ULP would be 34.2; twice that is allowed."""
     truth = np.float64([1.5])
     controls = [F32(truth + sign * 10 * ULP) for sign in (1, -1, 1)]
     found = compare(

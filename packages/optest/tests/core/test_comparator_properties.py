@@ -1,4 +1,4 @@
-"""What must hold for any data: hypothesis, and agreement with torch.testing.assert_close."""
+"""Properties that hold for any data (hypothesis), and agreement with torch.testing.assert_close."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SHAPES = arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
 
 @st.composite
 def arrays(draw: st.DrawFn, names: list[str], min_size: int = 0) -> np.ndarray:
-    """Arrays of any bits in one of the dtypes, strided now and then."""
+    """Draw an array of arbitrary bits in one of the dtypes, sometimes transposed."""
     dtype = np.dtype(draw(st.sampled_from(names)))
     shape = draw(SHAPES.filter(lambda shape: np.prod(shape) >= min_size))
     size = int(np.prod(shape)) * dtype.itemsize
@@ -91,7 +91,7 @@ def test_verdict_is_that_of_torch(name: str, seed: int, scale: float) -> None:
     want = rng.standard_normal((2, 3)) * 10.0 ** rng.integers(-6, 4, (2, 3))
     if kind_of(np.dtype(name)) == "complex":
         want = want * np.exp(2j * np.pi * rng.random(want.shape))
-    # Errors are a good part of the limit away from it: torch computes in the dtype itself.
+    # Errors stay well away from the limit, because torch computes in the dtype itself.
     got = want + scale * (limit.atol + limit.rtol * np.abs(want)) * rng.choice([-1, 1], want.shape)
     specials = rng.choice([0.0, -0.0, np.nan, np.inf, -np.inf], want.shape)
     chosen = rng.random(want.shape) < 0.2
@@ -118,7 +118,7 @@ def _near_the_limit(got: np.ndarray, want: np.ndarray, limit: Tolerance) -> bool
 
 
 def test_torch_is_asked_about_both_verdicts() -> None:
-    """Keep the comparison with torch from becoming one of passes only."""
+    """Torch gives both verdicts, so the comparison above does not consist of passes only."""
     torch = pytest.importorskip("torch")
     one, other = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.1])
     torch.testing.assert_close(one, one.clone())

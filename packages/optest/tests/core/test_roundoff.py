@@ -1,4 +1,4 @@
-"""Bounds on rounding errors: what they let pass, and that they let nothing else pass."""
+"""Bounds on rounding errors: they let rounding pass, and nothing else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_product_of_matrices_by_hand() -> None:
 
 
 def test_narrow_floats_keep_their_sums_in_float32() -> None:
-    """bfloat16 pays its own u for storage only: of the result, and of the addend (here 7)."""
+    """The u of bfloat16 counts only where values are stored: for the result and the addend (here 7)."""
     case = case_of("addmm", "bfloat16", (1, 1), (1, 2), (2, 1))
     inputs = tuple(np.array(one, float).astype("bfloat16") for one in ([[7]], [[1, 2]], [[3], [4]]))
     u, v = 2.0**-8, 2.0**-24
@@ -66,7 +66,7 @@ def test_scalar_factors_count_by_their_size() -> None:
 
 
 def test_long_sums_grow_like_the_root() -> None:
-    """10,000 terms: 8 · 100 roundings instead of 10,000."""
+    """A sum of 10,000 terms is allowed 8 · 100 roundings instead of 10,000."""
     case = case_of("sum", "float32", (10_000,))
     bound = bound_of(case, (np.ones(10_000, np.float32),)).item()
     u = 2.0**-24
@@ -121,7 +121,7 @@ def test_elementwise_operators_have_one_step_and_others_no_rule() -> None:
 @pytest.mark.parametrize("share", [0.12, 0.04, -0.06])
 @pytest.mark.parametrize("op", ["exp", "tanh", "sqrt", "mul", "sigmoid"])
 def test_one_wrong_element_of_an_elementwise_result_is_found(op: str, share: float, dtype: str) -> None:
-    """Though the largest element's rounding error is larger than what is wrong."""
+    """The element is found although the rounding error of the largest element exceeds the mistake."""
     shapes = [(64,), (64,)] if op == "mul" else [(64,)]
     case = case_of(op, dtype, *shapes)
     small = np.linspace(0.1, 0.2, 64)
@@ -150,7 +150,7 @@ def test_wide_elementwise_results_have_no_second_chance() -> None:
 
 @pytest.mark.parametrize("wrong", [np.float32(1 + 2.0**-23), np.float32(-0.0), np.float32(0)])
 def test_elements_that_are_moved_are_exact(wrong: np.float32) -> None:
-    """The last bit, the sign of zero and numbers below the smallest normal one."""
+    """The last bit, the sign of zero and subnormal numbers must be right."""
     case = case_of("flip", "float32", (3,), dims=[0])
     inputs = (np.float32([1, 0, 1e-40]),)
     wide = reference_outputs(case, inputs)
@@ -170,7 +170,7 @@ def test_addends_are_inputs() -> None:
 
 
 def judged(case: TestCase, inputs: tuple[np.ndarray, ...], change: float) -> list[str | None]:
-    """The rules by which outputs pass that are ``change`` times their bound off."""
+    """Return the rules by which outputs pass that are off by ``change`` times their bound."""
     wide = reference_outputs(case, inputs)
     bound = bound_of(case, inputs)
     actual = [

@@ -22,7 +22,7 @@ SIXTEEN_BIT = ["float16", "bfloat16"]
 
 
 def every_number(name: str) -> np.ndarray:
-    """All values of an 8- or 16-bit format but NaN, ascending, each zero once."""
+    """Return all values of an 8- or 16-bit format except NaN, ascending, with a single zero."""
     dtype = np.dtype(name)
     codes = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}").view(dtype)
     with np.errstate(invalid="ignore"):  # signalling NaNs

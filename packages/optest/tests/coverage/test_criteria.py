@@ -24,7 +24,7 @@ def verdict(recorder: Any, exclusions: tuple[Exclusion, ...] = ()) -> OperatorCo
 def without(
     cases: list[CaseResult], dtype: str, phase: str, status: Status, reason: str = ""
 ) -> list[CaseResult]:
-    """``cases`` with one of them ending in ``status``."""
+    """Return ``cases``, with ``status`` for the one that has this dtype and phase."""
     chosen = [one for one in cases if one.dtypes == (dtype,) and one.phase == phase]
     assert len(chosen) == 1
     return [replace(one, status=status, reason=reason) if one in chosen else one for one in cases]
@@ -66,7 +66,7 @@ def test_each_failure_breaks_its_criterion(
 
 
 def test_what_was_not_run_is_missing_not_forgiven(recorder: Any) -> None:
-    """The suite says what PyTorch supports; a run of one dtype does not make that smaller."""
+    """The suite records what PyTorch supports, so a run of one dtype does not reduce what is required."""
     cases = [
         one for one in recorder.operator("add") if one.dtypes == ("float32",) and one.phase != "backward"
     ]
@@ -134,7 +134,7 @@ def test_what_a_resumed_run_took_over_is_one_execution(recorder: Any) -> None:
 
 
 def test_what_is_skipped_throughout_meets_no_criterion(recorder: Any) -> None:
-    """Gradients that eager PyTorch has none of do not apply; edge cases must be some."""
+    """Gradients do not apply if eager PyTorch has none, but some edge case must run."""
 
     def skipped(phase: str) -> list[CaseResult]:
         return [
@@ -155,7 +155,7 @@ def test_what_is_skipped_throughout_meets_no_criterion(recorder: Any) -> None:
 
 
 def test_an_edge_case_of_a_dtype_that_is_not_there_is_none(recorder: Any) -> None:
-    """What is missing is the dtype, which is not a major one, until anything of it passes."""
+    """Edge cases of a minor dtype that is unsupported count only after another case of the dtype passes."""
     empty = recorder.case("add", "complex32", sample=1, shapes={"input": (0,)}, status=Status.UNSUPPORTED)
     for _ in range(2):
         recorder.run([*recorder.operator("add"), empty])
@@ -166,7 +166,7 @@ def test_an_edge_case_of_a_dtype_that_is_not_there_is_none(recorder: Any) -> Non
 
 
 def test_a_run_of_few_operators_is_told(recorder: Any) -> None:
-    """Shares are of what is recorded, which may be what passes."""
+    """Shares cover recorded operators only, and those may be just the ones that pass."""
     recorder.run([recorder.case("add", origin={"declared": Declared(entries=2)})])
     [warning] = collect(recorder.ledger).warnings
     assert warning == "1 operators are recorded; the suite has 2, and the others are not counted"
@@ -181,7 +181,7 @@ def test_what_is_made_of_operators_is_none(recorder: Any, suite: str) -> None:
 
 
 def test_results_by_dtype_phase_and_overload(recorder: Any) -> None:
-    """With errors beside eager's, how cases ran, and how many samples the suite has."""
+    """Tallies include errors next to eager's, how cases ran, and how many samples the suite has."""
     accuracy = {"ulp_error": 0.5, "control_ulp_error": 1.5}
     compared = {
         "output": "output0", "passed": True, "count": 1, "mismatches": 0, "max_abs": 0.0, "max_rel": 0.0,
@@ -251,7 +251,7 @@ def test_backends_are_apart_and_versions_are_told(recorder: Any) -> None:
 
 
 def test_targets_of_one_driver_are_apart(recorder: Any) -> None:
-    """By chip, and by what else tells them apart; a name that stands for several is not guessed."""
+    """Targets differ by chip and configuration; a name that fits several targets is an error."""
 
     def run(op: str, chip: str | None, config: str | None = None) -> str:
         backend = {"kind": "npu", "name": "ascend", "chip": chip, "config": config}
@@ -280,7 +280,7 @@ def test_targets_of_one_driver_are_apart(recorder: Any) -> None:
 
 
 def test_records_of_something_else_are_no_repetition(recorder: Any) -> None:
-    """With other inputs, or other settings of the driver for that case."""
+    """Records of a case with other inputs, or with other settings of the driver, do not count."""
     for fields in ({"inputs": "a"}, {"inputs": "b"}, {"inputs": "b", "settings": "1"}):
         recorder.run([recorder.case("add", **fields), recorder.case("mul")])
     evidence = collect(recorder.ledger, repeats=3)

@@ -233,7 +233,7 @@ def test_mistakes_in_a_stages_file(stages: Path, old: str, new: str, told: str) 
 
 
 def third_stage(recorder: Any) -> list[CaseResult]:
-    """Cases that make the built-in Stage 3: the operators that it names, and so many more."""
+    """Return cases that reach the built-in Stage 3: the operators that it requires, filled up to 100."""
     plan = load_stages()
     named = {
         one.split("|")[0]
@@ -262,7 +262,7 @@ REGRESSIONS = (
     ("backward", "float32", 91, Status.MISMATCH, 1, "basic autograd"),
     ("forward", "float32", 96, Status.MISMATCH, 0, "5–15 core operations working"),
 )
-"""What breaks in how many operators, the stage that is left, and an item that is missing then."""
+"""Phase, dtype and number of broken operators, their status, the remaining stage, a missing item."""
 
 
 def test_the_third_stage_is_reached_and_recorded_regressions_lose_it(recorder: Any) -> None:

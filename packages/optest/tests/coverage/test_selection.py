@@ -1,4 +1,4 @@
-"""Coverage of optest's own operators asks for what a full run of the suite has."""
+"""Coverage of optest's own operators requires every case of a full run of the suite."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def operator(call: Call) -> dict[str, Any]:
 
 
 def test_one_small_case_is_not_the_operator(call: Call, tmp_path: Path) -> None:
-    """Set-ups and dtypes that were not run are missing, and said to be, until they have run."""
+    """Setups and dtypes count as missing, and are reported as such, until they have run."""
     for _ in range(2):
         call("run", "--op", "relu", "--dtype", "float32", "--shape", "2", "--backend", "stub")
     small = operator(call)
@@ -53,7 +53,7 @@ def test_one_small_case_is_not_the_operator(call: Call, tmp_path: Path) -> None:
     assert "float64: no result" in small["missing"]
     evidence = collect(Ledger(tmp_path / "ledger.sqlite"))
     assert any(one.startswith("1 of ") and "cases of relu are recorded" in one for one in evidence.warnings)
-    for seed in ("0", "5"):  # whatever its values are, a case is the same set-up
+    for seed in ("0", "5"):  # cases of one setup count once, whatever their values
         call("run", "--suite", "builtin", "--op", "relu", "--backend", "stub", "--seed", seed)
     full = operator(call)
     assert not any("missing" in one for one in full["results"])
@@ -75,7 +75,7 @@ def test_operators_that_were_not_run_count_in_shares(call: Call, tmp_path: Path)
 
 
 def test_other_suites_say_themselves_what_they_have(recorder: Any) -> None:
-    """Entries of PyTorch's databases, and operators that nobody here knows, are not asked for set-ups."""
+    """Entries of PyTorch's databases and unknown operators need no setups."""
     recorder.run([recorder.case("relu"), recorder.case("of a plugin that is not here", origin={})])
     evidence = collect(recorder.ledger)
     assert not evidence.unrecorded

@@ -17,7 +17,7 @@ HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
 
 
 def accuracy(error: float, control: float) -> dict[str, Any]:
-    """What the ledger keeps of a comparison with these errors in ULP."""
+    """Return the ledger's record of a comparison with these errors in ULP."""
     return {
         "output": "output0", "passed": True, "count": 6, "mismatches": 0, "max_abs": 0.0, "max_rel": 0.0,
         "max_ulp": 7.0, "accuracy": {"ulp_error": error, "control_ulp_error": control},
@@ -26,7 +26,7 @@ def accuracy(error: float, control: float) -> dict[str, Any]:
 
 @pytest.fixture
 def hostile(recorder: Any) -> Any:
-    """Two runs in which every text is an attack; a failing case, a gap, and passing ones."""
+    """Two runs whose texts are attacks; they have failing, unsupported and passing cases."""
     texts: dict[str, Any] = dict.fromkeys(("category", "reason", "rerun", "stderr_tail"), HOSTILE)
     texts["comparisons"] = (accuracy(3.0, 1.5),)
     texts |= {"attributes": {HOSTILE: HOSTILE}, "origin": {"values": HOSTILE, "note": HOSTILE}}
@@ -50,7 +50,7 @@ def hostile(recorder: Any) -> Any:
 
 @pytest.fixture
 def read() -> Callable[[str | Path], Any]:
-    """What a data script, as text or in a file, hands to the page."""
+    """Return a function that reads the data in a data script, which is given as text or as a file."""
 
     def read(source: str | Path) -> Any:
         text = source.read_text() if isinstance(source, Path) else source
@@ -63,7 +63,7 @@ def read() -> Callable[[str | Path], Any]:
 
 @pytest.fixture(scope="module")
 def browser(require_tool: Callable[[str], str]) -> Iterator[Any]:
-    """Chromium without a window; nothing that it loads may come from elsewhere."""
+    """Headless Chromium that logs its requests, so that tests can check where they go."""
     chromium, driver = require_tool("chromium"), require_tool("chromedriver")
     if "CI" not in os.environ:
         pytest.importorskip("selenium", reason="selenium is not installed")

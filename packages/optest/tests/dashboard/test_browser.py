@@ -1,4 +1,4 @@
-"""The dashboard as people see it: in a real browser, from a disk and from a server."""
+"""The dashboard in a real browser, loaded from a disk and from a server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Page:
         return [one["message"] for one in self._browser.get_log("browser")]
 
     def addresses(self) -> set[str]:
-        """Everything that was asked for, wherever it is."""
+        """Return all URLs that were requested since the log was last read."""
         messages = (json.loads(one["message"])["message"] for one in self._browser.get_log("performance"))
         requests = (one for one in messages if one["method"] == "Network.requestWillBeSent")
         return {one["params"]["request"]["url"] for one in requests}
@@ -68,7 +68,7 @@ def address(request: pytest.FixtureRequest, hostile: Any, tmp_path: Path, serve:
 
 @pytest.mark.kept("server")
 def test_the_dashboard(browser: Any, address: str) -> None:
-    """One visit: the map, keys, filters, a failing sample, two runs, each view; nothing hostile runs."""
+    """One visit to the map, keys, filters, a failing sample, two runs and each view; no attack succeeds."""
     from selenium.webdriver.common.keys import Keys
 
     browser.get_log("performance")
@@ -151,7 +151,7 @@ def test_labels_fit_into_their_chart(browser: Any, hostile: Any, tmp_path: Path)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_schemes_are_legible(browser: Any, hostile: Any, tmp_path: Path, scheme: str) -> None:
-    """The contrast of every kind of cell and of text is that of WCAG's level AA."""
+    """Every kind of cell and of text has the contrast that WCAG's level AA requires."""
     write_site(hostile.ledger, tmp_path / "site")
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

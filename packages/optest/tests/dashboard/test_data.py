@@ -46,7 +46,7 @@ def compared(**numbers: Any) -> tuple[dict[str, Any], ...]:
 
 
 def test_histograms_take_passing_cases_and_all_numbers(recorder: Any) -> None:
-    """The error against a wider reference, where there is one, and the control's beside it."""
+    """Histograms show errors against a wider reference if there is one, with the control's beside them."""
     wide = [0.0, 0.5, 3.0, 4.0, math.inf]
     errors = [compared(max_ulp=9.0, accuracy={"ulp_error": one, "control_ulp_error": 1.0}) for one in wide]
     errors += [compared(max_ulp=3.0), compared(), ()]
@@ -99,7 +99,7 @@ def test_a_site_is_whole(hostile: Any, read: Callable[[str | Path], Any], tmp_pa
 def test_runs_of_a_backend_as_one_have_the_newest_result_of_every_case(
     recorder: Any, read: Callable[[str | Path], Any], tmp_path: Path
 ) -> None:
-    """Also where an older run was merged later, and in what does not pass."""
+    """This holds if an older run was recorded later, and for the list of failures, too."""
     mended, broken = recorder.case("add"), recorder.case("add", status=Status.MISMATCH, reason="wrong sign")
     other = recorder.case("abs", comparisons=compared(max_ulp=2.0))
     recorder.run([mended], started="2026-03-02T00:00:00+00:00")

@@ -48,7 +48,7 @@ def changed(body: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 def test_a_published_run_arrives_as_it_was(hostile: Any, ledger: Ledger, serve: Serve) -> None:
-    """Into SQLite and into PostgreSQL, as often as it is sent."""
+    """The run arrives in SQLite and in PostgreSQL, and sending it again changes nothing."""
     publisher = Publisher(serve(ledger), "sesame")
     for run in hostile.ledger.runs():
         assert publisher.publish(hostile.ledger, run) == Published(run.run_id, 11, 0)
@@ -148,7 +148,7 @@ def test_texts_that_databases_do_not_take_are_taken(recorder: Any, ledger: Ledge
 
 
 def test_a_part_that_is_too_large(recorder: Any, tmp_path: Any, serve: Serve) -> None:
-    """Whether it says so or not."""
+    """The part is refused whether it declares its length or not."""
     target = Ledger(tmp_path / "target.sqlite")
     url, body = serve(target, most_bytes=1000), part(recorder)
     code, told = post(url, body)
@@ -251,7 +251,7 @@ def test_addresses_and_tokens_that_cannot_be_used(recorder: Any) -> None:
 
 
 def test_the_token_is_not_sent_on(recorder: Any, tmp_path: Any, serve: Serve) -> None:
-    """A redirect is an answer like another: the token goes to no other server."""
+    """A redirect is not followed, so the token reaches no other server."""
     uvicorn = pytest.importorskip("uvicorn")
     from starlette.applications import Starlette
     from starlette.responses import RedirectResponse
@@ -279,7 +279,7 @@ def test_the_token_is_not_sent_on(recorder: Any, tmp_path: Any, serve: Serve) ->
     [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200), ("", 200)],
 )
 def test_data_are_for_the_servers_own_pages(recorder: Any, serve: Serve, site: str, code: int) -> None:
-    """They are scripts, which any page in the browser could load and listen to."""
+    """Data are scripts, which a page of any other site could otherwise load and read."""
     recorder.run([recorder.case("add")])
     url = serve(recorder.ledger)
     for path in ("/data/index.js", "/api/version"):

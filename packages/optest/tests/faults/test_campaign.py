@@ -40,7 +40,7 @@ def some(share: int) -> list:
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_suite_notices(category: str) -> None:
-    """At least 95 % of the faults that apply, and five in each operator on average."""
+    """The suite catches at least 95 % of the faults that apply, and on average five in each operator."""
     report = run_faults([one for one in some(4) if one.category == category])
     assert report.caught_share >= 0.95, report.having(Verdict.SURVIVED)
     assert report.caught_per_operator >= 5
@@ -71,7 +71,7 @@ def test_exclusions_are_not_the_rule() -> None:
 
 @pytest.mark.parametrize("rule", EXCLUSIONS, ids=lambda one: f"{one.fault}: {one.reason}")
 def test_excluded_faults_change_no_verdict(rule: Exclusion) -> None:
-    """What a rule excludes, the suite cannot notice; a rule that hid a fault would fail here."""
+    """The suite cannot notice what a rule excludes; a rule that hides a real fault fails here."""
     for pair in [one for one in EXCLUDED if one.detail == rule.reason][:12]:
         for case in cases_of(operator_registry.get(pair.op))[:12]:
             result = run_case(FaultyDriver(pair.fault), case)
@@ -79,7 +79,7 @@ def test_excluded_faults_change_no_verdict(rule: Exclusion) -> None:
 
 
 def test_an_attribute_that_no_setup_varies_survives() -> None:
-    """It is the suite's fault, and no rule's excuse."""
+    """No rule excuses such a fault, because the suite should vary the attribute."""
     add = operator_registry.get("add")
     plain = replace(add, setups=tuple(one for one in add.setups if "alpha" not in one.attributes))
     (pair,) = run_faults([plain], ["ignores-attribute:alpha"]).pairs

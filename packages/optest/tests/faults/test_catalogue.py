@@ -1,4 +1,4 @@
-"""What each fault does to an output, by hand."""
+"""What each fault does to an output, compared with results worked out by hand."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_empty_and_scalar_results_stay() -> None:
 
 
 def test_an_impossible_usual_value_shows_nothing() -> None:
-    """dim 0 does not fit these indices: the right answer comes back."""
+    """The usual value, dim 0, does not fit these indices, so the fault returns the right answer."""
     values = np.arange(8, dtype=np.float32).reshape(2, 4)
     index = np.int64([[3], [2]])
     assert spoiled("ignores-attribute:dim", "gather", values, index, dim=1) == [[[3], [6]]]

@@ -1,4 +1,4 @@
-"""Faults that a tolerance would hide: where no rounding is right, the suite notices them."""
+"""Faults that a tolerance would hide are noticed where results must be exact."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_is_noticed(
     def spoil(run: faults.Run, case: object, inputs: object) -> tuple[np.ndarray, ...]:
         return tuple(change(np.array(one)) for one in run(case, inputs))  # type: ignore[arg-type]
 
-    fault = Fault("zeros", str(change.__doc__), spoil)  # in the place of one that no rule excludes
+    fault = Fault("zeros", str(change.__doc__), spoil)  # replaces a fault that no rule excludes
     monkeypatch.setitem(faults.FAULTS, "zeros", fault)  # type: ignore[arg-type]
     [pair] = run_faults([operator_registry.get(op)], ["zeros"]).pairs
     assert pair.verdict is Verdict.CAUGHT, pair.detail

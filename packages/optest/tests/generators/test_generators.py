@@ -145,7 +145,7 @@ def test_too_many_distinct_indices() -> None:
 
 
 def test_free_integers_wrap_when_added() -> None:
-    """One in four comes from the whole range, so that saturating arithmetic is found out."""
+    """One in four integers comes from the whole range, so that saturating arithmetic is noticed."""
     left, right = generate(RandomTensorGenerator(), case("add", (200,), (200,), dtype="int8"))
     exact = left.astype(int) + right.astype(int)
     assert (exact != (left + right)).any()
@@ -193,7 +193,7 @@ def test_formats_without_infinity_get_none() -> None:
 
 
 def test_specials_are_where_they_are_defined() -> None:
-    """Everything for elementwise functions and moves, no infinities for sums, nothing for the rest."""
+    """Elementwise functions and moves get all special values, sums get no infinities, others get none."""
     everything, finite = SPECIAL_FLOATS, FINITE_SPECIALS
     assert specials("exp", (3,)) == specials("flip", (3,), dims=[0]) == [everything]
     assert specials("mm", (2, 2), (2, 2)) == [finite, finite]
@@ -204,7 +204,7 @@ def test_specials_are_where_they_are_defined() -> None:
 
 
 def test_some_cases_have_specials_in_the_same_places() -> None:
-    """So that NaN meets NaN, and an infinity itself."""
+    """This way NaN meets NaN, and infinity meets infinity."""
     together = []
     for size in range(40, 60):
         left, right = generate(RandomTensorGenerator(), case("eq", (size,), (size,)))
@@ -313,7 +313,7 @@ def test_a_misspelt_generator_is_recognised() -> None:
 
 
 def test_loaded_modules_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hypothesis takes constants from modules' sources: values would depend on what is loaded."""
+    """Hypothesis takes constants from the sources of loaded modules; the generator must not."""
     one, seeds = case("add", (9,), (9,)), range(30)
     before = [generate(HypothesisGenerator(), one, seed) for seed in seeds]
     source = tmp_path / "constants_of_a_user.py"

@@ -60,7 +60,7 @@ OLD = RunInfo("old", "2025-01-01T00:00:00+00:00", "0", "optest", {"kind": "k", "
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_killed_at_any_statement_the_next_run_goes_on(tmp_path: Path, version: int) -> None:
-    """While tables are made (0), while an older ledger is migrated, and at the first rows."""
+    """The kill comes while tables are made (version 0), an older ledger is migrated, or rows are written."""
     kept = tmp_path / "kept.sqlite"
     if version:
         Ledger(kept).start(OLD)
@@ -75,7 +75,7 @@ def test_killed_at_any_statement_the_next_run_goes_on(tmp_path: Path, version: i
 
 
 def test_a_ledger_that_was_left_half_made_is_finished(tmp_path: Path) -> None:
-    """As versions before this one left it, which made each table by itself."""
+    """Earlier versions could leave such a ledger, because they made each table by itself."""
     for made in range(1, len(METADATA.sorted_tables) + 1):
         file = tmp_path / f"{made}.sqlite"
         engine = create_engine(f"sqlite:///{file}")

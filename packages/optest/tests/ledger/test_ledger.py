@@ -56,7 +56,7 @@ def record(ledger: Ledger, run: RunInfo, results: list[CaseResult]) -> None:
 
 
 def rows_of(ledger: Ledger) -> AbstractContextManager[Connection]:
-    """A transaction of its own on the database of ``ledger``."""
+    """Begin a separate transaction on the database of ``ledger``."""
     url = ledger.place if "://" in ledger.place else f"sqlite:///{ledger.place}"
     url = url.replace("postgresql:", "postgresql+psycopg:")
     return create_engine(url).begin()
@@ -160,7 +160,7 @@ def test_history(ledger: Ledger) -> None:
 
 
 def test_of_several_runs_the_newest_record_of_a_case_counts(ledger: Ledger) -> None:
-    """Newest is the run that started last, not what was written last."""
+    """The newest run is the one that started last, not the one that was written last."""
     newest, oldest, another = run_info(3), run_info(1), run_info(2)
     record(ledger, newest, [result(1), result(2, Status.MISMATCH, 1.0)])
     record(ledger, oldest, [result(1, Status.CRASHED, comparisons=()), result(2), result(200, error=1.0)])
@@ -192,7 +192,7 @@ def test_merge_adds_what_is_missing_once(ledger: Ledger, tmp_path: Path) -> None
         assert connection.execute(text("select count(*) from metrics")).scalar() == 2301
         assert connection.execute(text("select count(*) from environments")).scalar() == 1
         assert connection.execute(text("select count(summary) from runs")).scalar() == 2
-        if connection.dialect.name == "sqlite":  # a server checks them by itself
+        if connection.dialect.name == "sqlite":  # a server checks foreign keys itself
             assert connection.execute(text("pragma foreign_key_check")).fetchall() == []
 
 
@@ -221,7 +221,7 @@ def test_merge_refuses_another_run_with_a_known_id(ledger: Ledger, tmp_path: Pat
 
 
 def test_an_older_ledger_is_migrated_with_its_content(tmp_path: Path) -> None:
-    """Every version that there was becomes today's; nothing in it is lost."""
+    """Ledgers of every earlier version are migrated to the current one, and nothing in them is lost."""
     file = tmp_path / "old.sqlite"
     for version in range(1, len(MIGRATIONS)):
         file.unlink(missing_ok=True)
@@ -312,7 +312,7 @@ def test_places_that_are_none(tmp_path: Path) -> None:
 
 
 def test_results_of_a_killed_run_stay(ledger: Ledger) -> None:
-    """What was written together is there; a run without an end is one all the same."""
+    """Results that were appended together are kept, even if the run has no end."""
     ledger.start(run_info(1))
     ledger.append(run_info(1).run_id, [result(1)])
     with pytest.raises(LedgerError):
@@ -321,7 +321,7 @@ def test_results_of_a_killed_run_stay(ledger: Ledger) -> None:
 
 
 def test_cases_of_other_inputs_are_not_compared(ledger: Ledger) -> None:
-    """A case's id says nothing of its generator's code: what it gave does."""
+    """A case's id does not cover its generator's code, but the digest of its inputs shows changes."""
     old = [result(i, inputs=f"{i:016x}") for i in (1, 2, 3)] + [result(4), result(5, inputs="f" * 16)]
     new = [
         result(1, inputs=f"{1:016x}", status=Status.MISMATCH),
@@ -343,7 +343,7 @@ def test_cases_of_other_inputs_are_not_compared(ledger: Ledger) -> None:
 
 
 def test_runs_that_are_not_whole_are_told(ledger: Ledger) -> None:
-    """However they ended: in diffs and histories too."""
+    """Diffs and histories report unfinished runs, however they ended."""
     cut = [Summary(3, interrupted=True), Summary(3, stopped=True), Summary(3), None]
     for number, summary in enumerate(cut, 1):
         run = replace(run_info(number), planned=3)

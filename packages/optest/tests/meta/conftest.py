@@ -19,7 +19,7 @@ PLUGINS = Path(__file__).parent / "plugins"
 
 @pytest.fixture(autouse=True)
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that the misbehaving driver writes to; the plugin is importable, here and in workers."""
+    """Make the plugin importable, here and in workers, and return the file that its driver writes to."""
     file = tmp_path / "notes"
     file.touch()
     monkeypatch.syspath_prepend(str(PLUGINS))
@@ -29,7 +29,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     import misbehaving
 
     for name in {one.name for one in backend_manager.drivers()} & {"misbehaving", "broken"}:
-        backend_manager.unregister(name)  # of this process: other tests count drivers
+        backend_manager.unregister(name)  # other tests in this process count drivers
     assert misbehaving.__file__.startswith(str(PLUGINS))
     return file
 
@@ -42,7 +42,7 @@ def driver(notes: Path) -> BackendDriver:
 
 
 def relu(size: int, driver: str = "misbehaving", **fields: Any) -> TestCase:
-    """A case of which the first size says how the driver misbehaves."""
+    """Return a case of relu; its first size tells the driver how to misbehave."""
     target = BackendTarget("cpu", driver)
     return TestCase(
         operator_registry.get("relu"), ("float32",), {"input0": (size,)}, {}, target, None, 0, **fields
@@ -55,7 +55,7 @@ def make_case() -> Callable[..., TestCase]:
 
 
 class Optest:
-    """The command in a process of its own."""
+    """Runs the command in a separate process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,12 +103,12 @@ def _run_script(file: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def run_script() -> Callable[[Path], subprocess.CompletedProcess[str]]:
-    """Runs a script in a process that imports what this one does."""
+    """Return a function that runs a script in a process with this one's import path."""
     return _run_script
 
 
 def processes_with(marker: str) -> list[int]:
-    """Living processes whose environment has ``marker``."""
+    """Return the ids of living processes whose environment contains ``marker``."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -122,7 +122,7 @@ def processes_with(marker: str) -> list[int]:
 
 @pytest.fixture
 def children(notes: Path) -> Callable[[], list[int]]:
-    """Processes that this test's runs have left: those that know its file of notes."""
+    """Return a function that lists processes left by this test, which know its file of notes."""
 
     def find() -> list[int]:
         return [one for one in processes_with(f"MISBEHAVING_NOTES={notes}") if one != os.getpid()]

@@ -1,4 +1,4 @@
-"""Code of others may raise anything: it is the result of its case, and the run goes on."""
+"""Foreign code may raise anything; the error becomes the result of its case, and the run goes on."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_driver_that_exits_when_it_is_asked_or_taken_down(foreign: Optest) -> 
 
 @pytest.mark.parametrize("backend", ["inline", "apart"])
 def test_ctrl_c_still_ends_the_run(foreign: Optest, backend: str) -> None:
-    """Pressed while a driver of optest's own process runs."""
+    """Ctrl-C is pressed while a driver runs, in optest's own process or in a worker."""
     slow = "import time\nfrom foreign_code import Driver, backend_manager\n"
     slow += "class Slow(Driver):\n"
     slow += "    def run(self, case, inputs):\n"
@@ -164,7 +164,7 @@ def test_ctrl_c_still_ends_the_run(foreign: Optest, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["inline", "apart"])
 def test_a_case_that_does_not_fit_into_memory_is_one_error(foreign: Optest, backend: str) -> None:
-    """It is not tried: the system would kill the process, and that may be optest's own."""
+    """The case does not run, because the system would kill the process, which may be optest's own."""
     code, cases, _ = ran(foreign, "--shape", "4", "--shape", str(2**50), "--backend", backend)
     assert code == 1
     assert cases[4]["status"] == "passed"

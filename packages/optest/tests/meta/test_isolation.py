@@ -97,7 +97,7 @@ def test_a_hang_is_stopped_and_shows_where_it_hung(
 def test_children_of_a_case_end_with_it(
     driver: BackendDriver, make_case: Make, notes: Path, children: Callable[[], list[int]]
 ) -> None:
-    """Also those that moved to a session of their own."""
+    """This includes children that moved to their own session."""
     _, results = run(driver, [make_case(108), make_case(1)], timeout=1.0)
     assert (results[108].status, results[1].status) == (Status.TIMED_OUT, Status.PASSED)
     assert notes.read_text().count("child") == 2
@@ -178,7 +178,7 @@ def test_a_backend_that_cannot_be_set_up_is_one_message(
 def test_a_backend_that_does_not_come_back_ends_the_run(
     driver: BackendDriver, make_case: Make, monkeypatch: pytest.MonkeyPatch, notes: Path, tmp_path: Path
 ) -> None:
-    """What has run is reported and stays in the journal."""
+    """The results so far are reported and stay in the journal."""
     monkeypatch.setenv("MISBEHAVING_SETUP", "raises later")
     seen, file = Collect(), tmp_path / "journal"
     runner = TestRunner(driver, [seen], journal=Journal(file))
@@ -225,7 +225,7 @@ class TestExecutor:
             assert executor.submit(abs, -1).result() == 1
 
     def test_a_death_before_the_next_task_is_sent_is_blamed_on_the_first(self, tmp_path: Path) -> None:
-        """What the process said before it died is heard, though nothing can be sent to it."""
+        """Messages that a process sent before it died are read, although no task can be sent to it."""
         import misbehaving
 
         class Slow(IsolatedExecutor):
@@ -270,7 +270,7 @@ class TestExecutor:
         busy = threading.Event()
         with IsolatedExecutor(1) as executor:
             first, second = executor.submit(abs, -1), executor.submit(abs, -2)
-            first.add_done_callback(lambda _: busy.wait(60))  # nobody listens meanwhile
+            first.add_done_callback(lambda _: busy.wait(60))  # keeps the executor from reading
             assert first.result() == 1
             assert executor._workers[0].channel.poll(60)
             threading.Timer(0.2, busy.set).start()

@@ -45,7 +45,7 @@ def matmul(rows: int, inner: int, columns: int) -> TestCase:
 
 
 def test_a_wrong_result_shrinks_to_one_element(broken: BackendDriver, make_case: Make) -> None:
-    """Wrong wherever a value is above 1: one such element is left, and it is a round one."""
+    """The driver is wrong for values above 1; one such element is left, and it is a whole number."""
     found = shrink(make_case(37, "broken"), broken)
     assert found.case.shapes["input0"] in ((), (1,))
     assert found.result.status is Status.MISMATCH
@@ -54,7 +54,7 @@ def test_a_wrong_result_shrinks_to_one_element(broken: BackendDriver, make_case:
 
 
 def test_shapes_that_belong_together_shrink_together(broken: BackendDriver) -> None:
-    """The driver drops the last of the inner dimension if there are at least three."""
+    """The driver drops the last product if the inner dimension has at least three elements."""
     found = shrink(matmul(5, 9, 4), broken)
     assert found.case.shapes == {"input0": (1, 3), "input1": (3, 1)} or found.case.shapes == {
         "input0": (3,),
@@ -94,7 +94,7 @@ def test_the_script_fails_as_the_case_does(
 def test_scripts_give_every_dtype_back(
     broken: BackendDriver, tmp_path: Path, dtype: str, run_script: Run
 ) -> None:
-    """``eq`` is inverted by the driver, whatever the dtype."""
+    """The driver inverts ``eq`` for every dtype."""
     descriptor = operator_registry.get("eq")
     shapes: Any = {"input0": (6,), "input1": (6,)}
     target = BackendTarget("cpu", "broken")

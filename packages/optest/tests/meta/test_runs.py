@@ -18,7 +18,7 @@ Optest = Any  # the fixture's class, in conftest
 
 
 def cases_of(report: Path) -> dict[int, dict[str, Any]]:
-    """Records of a JSON report by the first size of their input."""
+    """Return the records of a JSON report by the first size of their input."""
     return {one["shapes"]["input0"][0]: one for one in json.loads(report.read_text())["cases"]}
 
 
@@ -30,7 +30,7 @@ def wait_for(file: Path, text: str) -> None:
 
 
 def wait_for_results(home: Path, count: int) -> None:
-    """Until the journal has them: the worker may be at the next case while the last result is on its way."""
+    """Wait until the journal has ``count`` results; the worker may start a case before the last arrives."""
     limit = time.monotonic() + 60
     while sum(file.read_bytes().count(b"\n") for file in home.rglob("*.jsonl")) < count:
         assert time.monotonic() < limit, f"the journal never had {count} results"
@@ -113,7 +113,7 @@ def test_ctrl_c_prints_what_ran(
 def test_a_killed_run_leaves_no_process(
     optest: Optest, notes: Path, children: Callable[[], list[int]], number: signal.Signals
 ) -> None:
-    """Also where the worker hangs in C with the GIL held."""
+    """This holds even if the worker hangs in C with the GIL held."""
     process = optest.start("run", "--plan", optest.plan(106, 106 + 1000), "--workers", "2")
     wait_for(notes, "run 106")
     assert len(children()) == 3
@@ -201,7 +201,7 @@ def test_the_output_may_be_cut_off(optest: Optest) -> None:
 
 
 def test_a_script_may_run_its_own_driver(tmp_path: Path, optest: Optest) -> None:
-    """A driver of the main script reaches the workers; the script is guarded as for multiprocessing."""
+    """Workers get a driver that the main script defines; the script needs multiprocessing's usual guard."""
     script = tmp_path / "own.py"
     script.write_text(
         "import numpy as np\n"

@@ -19,12 +19,12 @@ def plugin(monkeypatch: pytest.MonkeyPatch, notes: Path) -> None:
     import wrong_calls
 
     if "wrong-calls" in {one.name for one in backend_manager.drivers()}:
-        backend_manager.unregister("wrong-calls")  # of this process: other tests count drivers
+        backend_manager.unregister("wrong-calls")  # other tests in this process count drivers
     assert wrong_calls.__file__
 
 
 def failing(optest: Any, tmp_path: Path, entry: str) -> dict[str, Any]:
-    """The record of the first sample that fails on the wrong driver."""
+    """Return the record of the first sample that fails on the wrong driver."""
     words = (
         "run",
         "--suite",
@@ -58,7 +58,7 @@ def test_a_failing_sample_is_replayed(optest: Any, tmp_path: Path) -> None:
 
 @pytest.mark.conformance
 def test_a_failing_sample_is_made_small(optest: Any, tmp_path: Path, run_script: Any) -> None:
-    """It is wrong wherever a value is above 1: one such element is left."""
+    """The driver is wrong if a value is above 1; one such element is left."""
     case = failing(optest, tmp_path, "cumsum")
     done = optest("replay", case["case_id"], "--script", "small.py")
     assert done.returncode == 0, done.stderr

@@ -52,7 +52,7 @@ SOME = stratified(DESCRIPTORS, 3, name=lambda one: one.name, stratum=lambda one:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("descriptor", SOME, ids=lambda one: one.name)
 def test_both_agree_on_simple_values(descriptor: OperatorDescriptor) -> None:
-    """Hypothesis' inputs: many equal, tiny, huge or special values."""
+    """Inputs from Hypothesis have many equal, tiny, huge or special values."""
     generator = HypothesisGenerator()
     some = stratified(
         list(cases(descriptor)), 11, name=lambda case: case.id, stratum=lambda case: case.dtypes
@@ -67,7 +67,7 @@ def test_both_agree_on_simple_values(descriptor: OperatorDescriptor) -> None:
 
 @pytest.mark.parametrize("name", ["max_pool2d_with_indices", "adaptive_max_pool2d_with_indices"])
 def test_windows_of_minus_infinity_have_a_place(name: str) -> None:
-    """The first element inside, not the padding, though both are −inf."""
+    """The index is that of the first element, not of the padding, although both are −inf."""
     attributes = {"output_size": 2} if name.startswith("adaptive") else {"kernel_size": 2, "padding": 1}
     descriptor = operator_registry.get(name)
     values = np.full((1, 1, 2, 2), -np.inf)
@@ -80,7 +80,7 @@ def test_windows_of_minus_infinity_have_a_place(name: str) -> None:
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)
 def test_inputs_are_left_alone(descriptor: OperatorDescriptor) -> None:
-    """Neither side writes into what it is given."""
+    """Neither implementation writes into its inputs."""
     case = next(cases(descriptor))
     inputs, _ = RandomTensorGenerator().generate(case, np.random.default_rng(7))
     before = [one.tobytes() for one in inputs]
@@ -94,7 +94,7 @@ def test_every_operator_has_a_second_implementation() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """Absolute names of the optest modules (and of names in them) that a file imports, anywhere in it."""
+    """Return the absolute names of all modules, and of names in them, that a file imports anywhere."""
     package = ("optest", *path.relative_to(SOURCES).parts[:-1])
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -44,7 +44,7 @@ def test_descriptor(descriptor: OperatorDescriptor) -> None:
 
 @by_operator
 def test_setups(descriptor: OperatorDescriptor) -> None:
-    """At least eight, all different, JSON-safe, within the operator's own rules."""
+    """Each operator has at least eight: all different, JSON-safe, and valid by the operator's own rules."""
     setups = [(one.shapes, descriptor.complete_attributes(one.attributes)) for one in descriptor.setups]
     texts = {json.dumps(one, sort_keys=True, allow_nan=False) for one in setups}
     assert len(texts) == len(setups) >= 8
@@ -71,7 +71,7 @@ def test_the_size_of_the_suite() -> None:
 
 
 FIXED = {
-    # True is the only order that is defined; False would leave it open.
+    # Only True defines the order of equal elements.
     "sort": ("stable",),
     "argsort": ("stable",),
 }
@@ -79,7 +79,7 @@ FIXED = {
 
 @by_operator
 def test_every_attribute_varies(descriptor: OperatorDescriptor) -> None:
-    """Some setup differs from the default, or from another setup, in each attribute that has a choice."""
+    """Each attribute that has a choice takes different values in some setups."""
     for name, spec in descriptor.attributes.items():
         if len(spec.choices) == 1:
             continue
@@ -95,7 +95,7 @@ def test_edge_shapes_are_common(note: str) -> None:
 
 @by_operator
 def test_cases_make_inputs(descriptor: OperatorDescriptor) -> None:
-    """The generator gives every setup and dtype tuple its shapes and dtypes."""
+    """The generator makes inputs with the right shapes and dtypes for every setup and dtype tuple."""
     for setup in descriptor.setups:
         attributes = descriptor.complete_attributes(setup.attributes)
         for dtypes in descriptor.dtypes:

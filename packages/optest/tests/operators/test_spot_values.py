@@ -25,7 +25,7 @@ POINTS = [
 
 
 def array(values: Any, dtype: str | None) -> np.ndarray:
-    """Numbers as they stand; texts are complex."""
+    """Return an array of numbers; texts are read as complex numbers."""
     found = np.array(values)
     if found.dtype.kind == "U":
         found = np.vectorize(complex, otypes=[complex])(found)

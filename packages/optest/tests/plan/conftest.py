@@ -60,7 +60,7 @@ OPERATORS = (
 
 @pytest.fixture(autouse=True)
 def operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of two operators, so that counts stay put."""
+    """Limit the registry to two operators, so that counts do not depend on the built-in ones."""
     monkeypatch.setattr(operator_registry, "_builtins", None)
     monkeypatch.setattr(operator_registry, "_descriptors", {one.name: one for one in OPERATORS})
 

@@ -113,7 +113,7 @@ def test_defaults_and_driver_settings_merge(plan_file: Write) -> None:
 
 
 def test_files_of_a_driver_choose_the_dtypes(plan_file: Write) -> None:
-    """Without dtypes in the plan, those that the input files are said to hold."""
+    """Without dtypes in the plan, the dtypes declared for the input files apply."""
     plan = """
         backend: ascend
         cases:
@@ -185,7 +185,7 @@ def test_tolerance_tables_reach_the_cases(plan_file: Write) -> None:
 
 
 def test_a_tolerance_leaves_all_other_operators_and_dtypes_as_they_are(plan_file: Write) -> None:
-    """Their own tolerance holds, and with it their bound on rounding errors."""
+    """Others keep their own tolerance, and with it their bound on rounding errors."""
     file = plan_file("""
         tolerances:
           dtypes: {float64: {rtol: 0.1}}

@@ -56,7 +56,7 @@ RESULTS = (result(), MISMATCH, CRASH, GAP)
 
 
 def report(reporter: Reporter, results: Iterable[CaseResult] = RESULTS, **fields: Any) -> Summary:
-    """Play a run to ``reporter``."""
+    """Send the events of a run to ``reporter``."""
     results = list(results)
     summary = Summary(len(results), **fields)
     try:

@@ -1,4 +1,4 @@
-"""Terminal, JUnit and HTML: what people and other tools read."""
+"""Reports on the terminal, in JUnit XML and in HTML."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ JUNIT = {
     "error": (set(), {"type", "message"}, set()),
     "failure": (set(), {"type", "message"}, set()),
 }
-"""Element → attributes it must have, may have, children: as in the XSD of Jenkins and Surefire."""
+"""Element → required attributes, allowed attributes, children; from the XSDs of Jenkins and Surefire."""
 
 
 def check_junit(element: ElementTree.Element) -> None:
@@ -138,7 +138,7 @@ def test_junit(tmp_path: Path, play: Play, results: Results) -> None:
 
 
 def test_junit_takes_nothing_for_a_pass_that_is_none(tmp_path: Path, play: Play, results: Results) -> None:
-    """Fallbacks, flaky cases, and a run that was cut short."""
+    """Fallbacks are skipped, flaky cases have a note, and a run that was cut short has an error."""
     passed = results[0]
     fallback = replace(passed, status=Status.FALLBACK, reason="ran in eager PyTorch: aten.add")
     flaky = replace(passed, flaky=True, reason="flaky: attempt 2 passed, the first did not (error: no)")
@@ -232,7 +232,7 @@ def test_a_reporter_that_fails_costs_the_others_nothing(
 
 
 def test_half_a_report_is_none(tmp_path: Path, results: Results, run_info: RunInfo) -> None:
-    """What the schema does not allow, or a disk that is full, leaves neither file nor temporary file."""
+    """A result that breaks the schema, or a run that never ends, leaves no report and no temporary file."""
     summary = Summary()
     with ReportManager([JsonReporter(tmp_path / "r.json")], summary) as manager:
         manager.on_start(run_info, 2)

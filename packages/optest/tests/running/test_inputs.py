@@ -1,4 +1,4 @@
-"""Nobody writes into the inputs of a case and gets away with it."""
+"""References and drivers that write into the inputs of a case are found and named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Running(BackendDriver):
-    """Answers with a function of the inputs."""
+    """A driver that applies a function to the inputs."""
 
     kind = name = "running"
     isolated = False
@@ -52,7 +52,7 @@ def clamping_reference(inputs: Sequence[Array], attributes: Any) -> tuple[Array]
 
 
 def clamping_torch_reference(inputs: Sequence[Array], attributes: Any) -> tuple[Array]:
-    """Writes through memory that NumPy's flags do not guard."""
+    """Write through PyTorch, which NumPy's read-only flag does not stop."""
     torch = pytest.importorskip("torch")
     return (torch.from_numpy(inputs[0]).relu_().numpy().astype(np.float64),)
 
@@ -62,7 +62,7 @@ def aliasing_reference(inputs: Sequence[Array], attributes: Any) -> tuple[Array]
 
 
 def by_name(monkeypatch: pytest.MonkeyPatch, function: Any) -> str:
-    """A dotted path of ``function``: tests have no importable names."""
+    """Return a dotted path that imports ``function``; names in a test file cannot be imported."""
     import sys
     import types
 
@@ -76,7 +76,7 @@ def by_name(monkeypatch: pytest.MonkeyPatch, function: Any) -> str:
 
 @pytest.mark.parametrize("reference", [clamping_reference, clamping_torch_reference])
 def test_a_reference_that_writes_is_named(monkeypatch: pytest.MonkeyPatch, reference: Any) -> None:
-    """Else a kernel that only copies its input would pass as relu."""
+    """Otherwise, a kernel that only copies its input would pass as relu."""
     path = by_name(monkeypatch, reference)
     found = outcome(lambda x: (x.copy(),), reference=path)
     assert found.status is Status.ERROR

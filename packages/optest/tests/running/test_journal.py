@@ -62,7 +62,7 @@ def test_what_was_cut_off_is_dropped(tmp_path: Path, rest: bytes) -> None:
 
 
 def test_another_verdict_needs_another_run(tmp_path: Path) -> None:
-    """The tolerance, the driver and its settings are not in a case's id, but in what it came to."""
+    """The tolerance, the driver and its settings are not in a case's id, but they affect its result."""
     journal = Journal(tmp_path / "j.jsonl")
     journal.add(key(case(1)), [record(case(1), Status.PASSED)], {})
     journal.close(complete=False)
@@ -87,7 +87,7 @@ def test_a_new_run_starts_anew(tmp_path: Path) -> None:
 
 
 def test_resuming_mixes_no_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of another version of what is tested are not taken over."""
+    """Results of another version of the tested software are not taken over."""
     monkeypatch.setenv("OPTEST_HOME", str(tmp_path))
     flags = Flags(ops=("relu",), dtypes=(("float32",),), shapes={"": [(2,), (3,)]})
     options = resolve(flags=flags, backend="stub", fail_fast=True, ledger="none", resume=True)

@@ -24,7 +24,7 @@ ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 
 NOTE = 'echo $PPID >> "$0"; sleep 0.2'
-"""Leaves a line with its worker process each time that it runs; nothing is imported for it."""
+"""A shell command that appends its worker's process id to a file; the node imports nothing for it."""
 
 
 def no_device(replaces_crashed: bool) -> None:
@@ -46,7 +46,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.mark.conformance
 def test_tasks_on_two_nodes_one_of_which_is_lost(cluster: Any, tmp_path: Path) -> None:
-    """All comes back once; only what the lost node held ran twice. Crashes and hangs cost themselves."""
+    """Each task returns once; only those of the lost node run twice. Crashes and hangs fail no other task."""
     from optest.running.ray_executor import RayExecutor
 
     with RayExecutor(timeout=5.0) as executor:
@@ -77,7 +77,7 @@ def test_tasks_on_two_nodes_one_of_which_is_lost(cluster: Any, tmp_path: Path) -
 
 
 def test_a_run_on_a_cluster_is_that_of_one_machine(cluster: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    """The journal and the ledger are here, and so is what --resume goes on from."""
+    """The ledger, and the journal from which --resume goes on, are on this machine."""
     from optest.cli.app import cli
 
     monkeypatch.setenv("OPTEST_HOME", str(tmp_path))
@@ -120,7 +120,7 @@ def test_a_driver_that_cannot_be_set_up_is_told(cluster: Any) -> None:
 
 
 def test_a_start_that_a_node_cannot_import_is_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not tried on one new worker after the other."""
+    """The executor gives up, and does not try one new worker after the other."""
     from optest.running.ray_executor import RayExecutor
 
     only_here = types.ModuleType("only_here")

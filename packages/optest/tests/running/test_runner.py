@@ -1,4 +1,4 @@
-"""The runner in this process, and on other people's executors. Processes of its own: tests/meta."""
+"""The runner in this process and on other executors; tests/meta covers its own worker processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def case(size: int = 4, op: str = "relu", **fields: Any) -> TestCase:
 
 
 class Driver(BackendDriver):
-    """Does what a test says, in this process."""
+    """A driver that runs a test's function in this process."""
 
     kind = name = "x"
     isolated = False
@@ -158,7 +158,7 @@ def test_whose_fault_it_is() -> None:
 
 
 def test_a_generator_may_know_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its outputs are compared with; what does not fit is its fault, and no other case's."""
+    """A case is compared with the generator's outputs; wrong ones make only that case fail."""
     answers: dict[int, Any] = {
         1: lambda x: (x + 1,),
         2: lambda x: (np.ones(3, np.float16),),
@@ -218,7 +218,7 @@ def test_the_cases_own_tolerance_counts() -> None:
 
 
 def test_records_know_the_inputs_by_their_values() -> None:
-    """Also where the driver fails, or gives wrong answers; another seed has others."""
+    """This holds even if the driver fails or is wrong; another seed gives other inputs."""
 
     def fail(x: np.ndarray[Any, Any]) -> Any:
         raise OSError("no")
@@ -276,7 +276,7 @@ def test_retries_and_judging_come_in_that_order(tmp_path: Path) -> None:
 
 
 def test_fail_fast_stops_at_a_failure_of_this_run(tmp_path: Path) -> None:
-    """One of the run that is resumed has had its stop."""
+    """A failure that was taken over from the resumed run does not stop the run again."""
 
     def wrong_above_2(x: np.ndarray[Any, Any]) -> Any:
         return (np.maximum(x, 0) + np.float32(x.size > 2),)
@@ -375,12 +375,12 @@ def test_an_executor_that_is_stopped_ends_the_run_not_the_cases(tmp_path: Path, 
     ids=["threads", "processes"],
 )
 def test_other_executors(make: Callable[[int], Executor]) -> None:
-    """Any ``concurrent.futures.Executor`` can stand behind a run."""
+    """Any ``concurrent.futures.Executor`` can run the cases."""
     events = Events()
     driver = backend_manager.select("numpy")
     with make(2) as executor:
         summary = TestRunner(driver, [events], executor=executor).run([case(i) for i in range(20)])
-        assert executor.submit(abs, -1).result() == 1  # left open
+        assert executor.submit(abs, -1).result() == 1  # the run leaves the executor open
     assert summary.counts == {Status.PASSED: 20}
 
 

@@ -1,8 +1,8 @@
-"""A device of PyTorch that is not there: PrivateUse1 under the name ``standin``, computed on the CPU.
+"""A simulated PyTorch device: PrivateUse1 under the name ``standin``, computed on the CPU.
 
-Stands in for devices that cannot run here (CUDA, MPS, XPU, vendors' own): tensors must be
-moved to it and back, and its kernels refuse tensors of the CPU. A plugin of optest's
-tests: importing it makes the device.
+It stands in for devices that are missing here (CUDA, MPS, XPU, vendors' own): tensors must be
+moved to it and back, and its kernels refuse tensors of the CPU that are not 0-d. It is a plugin
+of optest's tests, and importing it creates the device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME = "standin"
 CALLS = [0]
-"""How many kernels have run."""
+"""The number of kernels that have run, as the only element."""
 LACKING = torch.complex128
 """A dtype that the device does not have, as MPS has no float64."""
 
@@ -25,7 +25,10 @@ _any_operator = torch.library.Library("_", "IMPL")
 
 
 def on_host(value: Any) -> Any:
-    """The CPU tensor behind a tensor of the device; anything else itself."""
+    """Return the CPU tensor behind a tensor of the device, the CPU for the device, anything else itself.
+
+    Raises RuntimeError for a tensor of another device, unless it is 0-d.
+    """
     if isinstance(value, torch.Tensor):
         if value.device.type == NAME:
             return value.host_values  # type: ignore[attr-defined]
@@ -37,7 +40,7 @@ def on_host(value: Any) -> Any:
 
 
 def on_device(value: Any) -> Any:
-    """A tensor of the device with ``value`` behind it; anything but a tensor itself."""
+    """Return a tensor of the device with ``value`` behind it; anything but a tensor is returned as it is."""
     if not isinstance(value, torch.Tensor):
         return value
     made = torch._C._acc.create_empty_tensor(tuple(value.shape), value.dtype)
@@ -46,7 +49,7 @@ def on_device(value: Any) -> Any:
 
 
 def run_anything(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Every kernel of the device."""
+    """Run any operator on the CPU tensors; this is the kernel of all operators of the device."""
     CALLS[0] += 1
     return tree_map(on_device, operator(*tree_map(on_host, args), **tree_map(on_host, kwargs)))
 

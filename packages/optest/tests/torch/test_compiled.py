@@ -22,7 +22,7 @@ from optest.running.execution import run_case
 torch = pytest.importorskip("torch")
 
 FEW = ("add", "gelu", "gather", "layer_norm", "matmul", "max_pool2d", "sum", "softmax", "sort", "conv2d")
-"""Operators whose code Inductor writes itself, and some that it leaves to PyTorch."""
+"""Operators for which Inductor generates code, and some that it leaves to PyTorch."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def driver_of(backend: str) -> BackendDriver:
 
 
 def sample(op: str) -> TestCase:
-    """The operator's first case, in float32 where it has that."""
+    """Return the operator's first case in float32 or complex64, or its first case if it has neither."""
     found = list(load(resolve(flags=Flags(ops=(op,))), BackendTarget("torch", "torch-compile")))
     return next((one for one in found if {"float32", "complex64"} & set(one.dtypes)), found[0])
 
@@ -75,7 +75,7 @@ def test_inductor_on_every_operator(op: str) -> None:
 
 
 def test_a_wrong_compiler_is_found_out() -> None:
-    """The passes above are not accidents: a backend that compiles something else mismatches."""
+    """A backend that compiles another function mismatches, so the passes above are not accidental."""
 
     def negating(graph: torch.fx.GraphModule, inputs: object) -> object:
         return lambda *values: tuple(-one for one in graph.forward(*values))

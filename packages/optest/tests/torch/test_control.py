@@ -36,7 +36,7 @@ def gaps(driver: BackendDriver) -> Expectations:
 
 @pytest.fixture(scope="module")
 def cases() -> dict[str, list[TestCase]]:
-    """Every case of the built-in suite, by operator."""
+    """All cases of the built-in suite, by operator."""
     found: dict[str, list[TestCase]] = {}
     for case in load(resolve(suite="builtin"), BackendTarget("torch", "torch:cpu")):
         found.setdefault(case.op, []).append(case)
@@ -68,7 +68,7 @@ def line(case: TestCase, result: CaseResult) -> str:
 
 
 def test_the_declared_gaps_are_all_met(driver: BackendDriver, cases: dict[str, list[TestCase]]) -> None:
-    """In a run of its own: of the cases above this process may have seen only some."""
+    """Run the cases of these operators again, because this process may have run only some cases above."""
     assert driver.expectations is not None
     gaps = Expectations.load(driver.expectations)
     for op in cases:

@@ -1,6 +1,6 @@
-"""``torch:DEVICE`` on devices other than the CPU, and on those that are not there.
+"""``torch:DEVICE`` on devices other than the CPU, and on devices that are missing.
 
-No accelerator is here: a PrivateUse1 device that computes on the CPU stands in for one.
+The tests need no accelerator: a PrivateUse1 device that computes on the CPU stands in for one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ SIMPLE = (
     *("add", "clamp", "cumsum", "embedding", "erf", "gather", "gelu", "mm", "max_pool2d"),
     *("mse_loss", "relu", "scatter_add", "softmax", "sort", "sum", "topk", "where"),
 )
-"""Operators of most categories whose kernels do not write through views: the stand-in has none."""
+"""Operators of most categories; no kernel writes through views, because the stand-in has no views."""
 
 
 def test_the_suite_on_a_stand_in_for_an_accelerator(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_suite_on_a_stand_in_for_an_accelerator(tmp_path: Path) -> None:
 
 
 def test_the_stand_in_refuses_tensors_of_the_cpu() -> None:
-    """Else the runs above would show nothing."""
+    """Otherwise, the runs above would show nothing."""
     code = (
         "import torch, standin_device; x = torch.ones(2).to('standin'); before = standin_device.CALLS[0]; "
         "assert (x + x).cpu().tolist() == [2, 2] and standin_device.CALLS[0] > before\n"

@@ -1,4 +1,4 @@
-"""Eager PyTorch with other roundings: what is moved, how far, and what is not."""
+"""Eager PyTorch with other roundings: which results move, how far, and which do not."""
 
 from __future__ import annotations
 

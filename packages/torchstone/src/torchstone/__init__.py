@@ -75,7 +75,7 @@ _LAZY = {
     "profile": "profiling",
     "redirected": "redirect",
 }
-# Imported at first use: a wrong TORCHSTONE_ variable is an error of the user's, not of the import.
+# Imported at first use, so that `import torchstone` works where a TORCHSTONE_ variable is invalid.
 _LAZY_MODULES = frozenset({"checkpoint", "config", "profiling", "redirect"})
 
 

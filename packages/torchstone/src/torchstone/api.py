@@ -35,15 +35,15 @@ def export(
     mesh: Mesh | None = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Program:
-    """``model`` as a portable StableHLO program.
+    """Compile ``model`` to a portable StableHLO program.
 
     ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what ``torch.export`` takes. For
-    each dynamic size that may be 0 or 1, the model runs in eager PyTorch, and the program refuses what that
-    refuses. ``weights="constants"`` bakes parameters into the module. The program has copies of the
-    others, unless ``share_weights``: then it uses the model's memory, so that a large model is not held
-    twice, and writing to the model's weights may change the program.
-    ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
-    ``mesh`` makes it a program for several devices, and ``shardings`` maps names of parameters, buffers
+    each dynamic size that may be 0 or 1, the model runs in eager PyTorch with that size; the program
+    refuses the sizes for which eager PyTorch fails. ``weights="constants"`` bakes parameters into the
+    module. Other weights are copied, unless ``share_weights`` is true: then the program uses the model's
+    memory. This saves the memory of a second copy, but writing to the model's weights may change the
+    program. ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
+    With ``mesh`` the program runs on several devices; ``shardings`` maps names of parameters, buffers
     and inputs, or patterns of names, to partition specs (docs: Sharding).
     Raises :class:`~torchstone.errors.CaptureError`, :class:`~torchstone.errors.PassError`,
     :class:`~torchstone.errors.ShardingError` and
@@ -66,10 +66,10 @@ def export(
 
 
 def load(path: str | Path, *, engine: str | None = None, device: str | None = None) -> Program:
-    """The program saved at ``path``; needs no torch.
+    """Load the program saved at ``path``; needs no torch.
 
-    Raises :class:`~torchstone.errors.ArtifactError` for anything that is not a
-    whole, unaltered artifact of a known version. Nothing in the file is executed
+    Raises :class:`~torchstone.errors.ArtifactError` unless the file is a complete,
+    unaltered artifact of a known version. Nothing in the file is executed
     before the first call.
     """
     return Program(load_artifact(path), engine=engine, device=device)
@@ -84,9 +84,9 @@ def explain(
     passes: Sequence[Pass[Unit]] = (),
     trace: bool = False,
 ) -> Explanation:
-    """What of ``model`` compiles, what does not, where, and why; print the result.
+    """Report which parts of ``model`` compile and which do not, where, and why; print the result.
 
-    With ``trace`` it has the graph after each compiler pass, the last of which is StableHLO. ``passes``
+    With ``trace`` the report has the graph after each compiler pass; the last one is StableHLO. ``passes``
     are those that :func:`export` would get.
     """
     from .compiler import explain as explain_program

@@ -1,11 +1,11 @@
-"""Zip files with programs and weights: written whole or not at all, read where they lie.
+"""Zip files with programs and weights: written completely or not at all, read without copies.
 
-Members are stored, not compressed, so a file can claim no more than it holds. Reading executes nothing.
-Weights are one member, whose data is aligned in the file so that it can be mapped. Bytes that are no such
-file are one :class:`ArtifactError`.
+Members are stored without compression, so a file cannot expand to more than its own size. Reading executes
+nothing. All weights are in one member, whose data is aligned in the file so that it can be memory-mapped.
+Every defect of a file is reported as an :class:`ArtifactError`.
 
-Not here: which members a file has and what they say (:mod:`torchstone.artifact`,
-:mod:`torchstone.generation`), and how weights lie in their member (:mod:`torchstone.stored_weights`).
+Not here: which members a file has and what they contain (:mod:`torchstone.artifact`,
+:mod:`torchstone.generation`), and the layout of the weights member (:mod:`torchstone.stored_weights`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOAD_HINT = "the file was cut off, changed or made by something else; export the
 
 
 class Writer:
-    """The members of a new file, in the order in which they are added; ``checksums`` has their SHA-256."""
+    """A new file to which members are added, in order; ``checksums`` has the SHA-256 of each."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -47,7 +47,7 @@ class Writer:
         self.checksums[name] = hashlib.sha256(content).hexdigest()
 
     def add_weights(self, weights: Mapping[str, Any]) -> Mapping[str, StoredForm]:
-        """Write :data:`WEIGHTS`, its data aligned in the file; returns what the weights are."""
+        """Write the member :data:`WEIGHTS` with aligned data; return the stored form of each weight."""
         archive, layout = self._archive, lay_out(weights)
         assert archive.fp is not None
         long = layout.size >= _ZIP64_FROM
@@ -68,7 +68,7 @@ class Writer:
 
 
 class Reader:
-    """The members of a file; :mod:`zipfile` compares their own checksums."""
+    """An open file whose members can be read; :mod:`zipfile` checks the CRC of each."""
 
     def __init__(self, file: BinaryIO, archive: zipfile.ZipFile) -> None:
         self._file = file
@@ -76,7 +76,7 @@ class Reader:
 
     @property
     def members(self) -> list[str]:
-        """Their names in order, however often each is there."""
+        """The names of the members, sorted; a name that occurs twice is listed twice."""
         return sorted(self._archive.namelist())
 
     def require_members(self, names: Collection[str]) -> None:
@@ -87,7 +87,7 @@ class Reader:
         return self._archive.read(name)
 
     def checksum(self, name: str) -> str:
-        """The SHA-256 of a member, in hexadecimal."""
+        """Return the SHA-256 of a member, in hexadecimal."""
         digest = hashlib.sha256()
         with self._archive.open(name) as member:
             while part := member.read(_CHUNK):
@@ -95,11 +95,11 @@ class Reader:
         return digest.hexdigest()
 
     def weights(self, declared: Mapping[str, Any]) -> dict[str, numpy.ndarray[Any, Any]]:
-        """The weights that ``declared`` describes: the file's own pages, mapped, or a copy of a few."""
+        """Return the weights that ``declared`` describes: memory-mapped, or copied if they are small."""
         return read_weights(self._content(self._archive.getinfo(WEIGHTS)), declared)
 
     def _content(self, entry: zipfile.ZipInfo) -> numpy.ndarray[Any, Any]:
-        """The bytes of a member: a private mapping of the file, or a copy where they are few."""
+        """Return the bytes of a member: a private mapping of the file, or a copy if the member is small."""
         file = self._file
         file.seek(entry.header_offset)
         name, extra = struct.unpack("<HH", file.read(_LOCAL_HEADER)[-4:])
@@ -113,9 +113,9 @@ class Reader:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Writer]:
-    """Inside, members are added to a new file, which takes its place at ``path`` in the end.
+    """Yield a :class:`Writer` for a new file, which appears at ``path`` when the block ends.
 
-    Raises :class:`ArtifactError` where it cannot be written.
+    Raises :class:`ArtifactError` if the file cannot be written.
     """
     try:
         with NewFile(path) as new:
@@ -132,7 +132,7 @@ def writing(path: Path) -> Iterator[Writer]:
 
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[Reader]:
-    """Inside, members are read; a :class:`Damage` that is raised becomes an :class:`ArtifactError`."""
+    """Yield a :class:`Reader`; a :class:`Damage` raised in the block becomes an :class:`ArtifactError`."""
     try:
         with _opened(Path(path)) as reader:
             yield reader
@@ -148,33 +148,36 @@ _MOST_TEXT = 500
 
 
 def _clipped(damage: Exception) -> str:
-    """What is wrong; a file's own text may be in it, however long."""
+    """Return the error's text, shortened: it may quote text of any length from the file."""
     text = str(damage)
     half = _MOST_TEXT // 2
     return text if len(text) <= _MOST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
 _HEADERS = 1024
-"""Bytes; more than the headers of three members, less than room to hide something."""
+"""Bytes allowed for the headers of three members: enough for them, and too few to hide other data in."""
 
 _LOCAL_HEADER = 30
-"""Bytes before a member's name. Its last two numbers are the lengths of that name and of the extra field."""
+"""Bytes before a member's name. The last two numbers in them are the lengths of the name and extra field."""
 
 _ALIGNING = 0xD935
 """The kind of extra field by which zip files align a member (Android's zipalign)."""
 
 _ZIP64_FROM = 1 << 30
-"""Bytes from which a member gets :mod:`zipfile`'s longer header, which is 20 bytes more."""
+"""Size in bytes from which a member gets the longer header of :mod:`zipfile`: 20 bytes more."""
 
 _MAPPED_FROM = 1 << 20
-"""Bytes from which weights are mapped: a mapping keeps a file descriptor open."""
+"""Size in bytes from which weights are mapped. Smaller ones are not: a mapping keeps a descriptor open."""
 
 _CHUNK = 1 << 20
-"""Bytes that are read at a time for a checksum."""
+"""How many bytes are read at a time for a checksum."""
 
 
 class _Stream(io.BufferedIOBase):
-    """A file without places, as pipes are; a device's are all 0, which misleads :mod:`zipfile`."""
+    """A file that cannot tell its position, for pipes and devices.
+
+    A device reports position 0 always, which would mislead :mod:`zipfile`.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

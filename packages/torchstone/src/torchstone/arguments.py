@@ -1,4 +1,4 @@
-"""The arguments of a program's call: what may be passed, and how mutations reach it.
+"""The arguments of a program's call: which values are allowed, and how mutations are written back to them.
 
 An argument for a tensor is a torch tensor, a NumPy array or scalar, a
 :class:`~torchstone.runtime.Buffer`, an object with ``__dlpack__``, or the
@@ -22,12 +22,12 @@ from .signature import InputSpec
 
 
 def is_tensor(value: Any) -> bool:
-    """True for a torch tensor, subclasses included."""
+    """Whether ``value`` is a torch tensor, subclasses included."""
     return sys.modules.get("torch") is not None and isinstance(value, sys.modules["torch"].Tensor)
 
 
 def wants_torch(given: Sequence[Any]) -> bool:
-    """Torch tensors come back if torch tensors went in, or if nothing went in and torch is there."""
+    """Whether a call returns torch tensors: if it was given any, or given nothing while torch is loaded."""
     arrays = (one.array if isinstance(one, LocalPart) else one for one in given)
     return any(map(is_tensor, arrays)) or (not given and sys.modules.get("torch") is not None)
 
@@ -35,7 +35,7 @@ def wants_torch(given: Sequence[Any]) -> bool:
 def check_arguments(
     specs: Sequence[InputSpec], given: Sequence[Any], labels: Mapping[str, str], mutated: Collection[str]
 ) -> None:
-    """Raises :class:`InputMismatch` or :class:`UnsupportedLayout` for what cannot be passed for a tensor.
+    """Raise :class:`InputMismatch` or :class:`UnsupportedLayout` if a value cannot be passed for a tensor.
 
     ``mutated`` names the inputs that the program writes into. Dtypes and shapes are compared elsewhere.
     """
@@ -75,7 +75,7 @@ def _has_tangent(tensor: Any) -> bool:
 
 
 def _check_writable(label: str, value: Any) -> None:
-    """Raises where a mutation could not be written back, or where eager PyTorch would refuse it."""
+    """Raise if a mutation could not be written back to ``value``, or if eager PyTorch would refuse it."""
     writable = value.flags.writeable if isinstance(value, numpy.ndarray) else is_tensor(value)
     if not writable:
         raise InputMismatch(
@@ -110,7 +110,7 @@ def _check_writable_tensor(label: str, tensor: Any) -> None:
 def check_aliasing(
     specs: Sequence[InputSpec], given: Sequence[Any], labels: Mapping[str, str], mutated: Collection[str]
 ) -> None:
-    """Raises :class:`InputMismatch` where an input that the program writes into shares memory."""
+    """Raise :class:`InputMismatch` if an input that the program writes into shares memory with another."""
     for place, (spec, value) in enumerate(zip(specs, given, strict=True)):
         if spec.name not in mutated:
             continue
@@ -124,9 +124,9 @@ def check_aliasing(
 
 
 def stored_array(name: str, spec: InputSpec, value: Any) -> numpy.ndarray[Any, Any]:
-    """A copy of ``value`` for the weight ``name``; a Python number does for one without dimensions.
+    """Return a copy of ``value`` for the weight ``name``, which may be a Python number if that is 0-d.
 
-    Raises :class:`InputMismatch` for another shape or dtype than ``spec`` has.
+    Raises :class:`InputMismatch` if its shape or dtype is not that of ``spec``.
     """
     if spec.shape == () and isinstance(value, (bool, int, float)):
         return numpy.asarray(value, dtype=spec.dtype.numpy)

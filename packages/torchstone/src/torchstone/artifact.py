@@ -2,10 +2,10 @@
 
 One file holds ``module.stablehlo`` (portable bytecode), ``signature.json`` and
 ``weights.safetensors``. ``signature.json`` has the format version and the SHA-256
-of the two others; reading checks every field of it, and executes nothing.
+of the other two. Reading checks every field of it, and executes nothing.
 
-Not here: the zip file (:mod:`torchstone.archive`), what calls a program
-(:mod:`torchstone.program`) or checks its module, which the engine does when it compiles.
+Not here: the zip file (:mod:`torchstone.archive`), calls of a program
+(:mod:`torchstone.program`), and the check of its module, which the engine makes when it compiles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .signature import (
 MODULE = "module.stablehlo"
 
 GENERATION = "generation.json"
-"""The member that only the file of a generator has (:mod:`torchstone.generation`)."""
+"""The member that only a generator's file has (:mod:`torchstone.generation`)."""
 
 
 @dataclass
@@ -46,10 +46,10 @@ class Artifact:
 
 
 def save_artifact(path: str | Path, artifact: Artifact) -> Path:
-    """Write ``artifact`` to ``path``, whole or not at all; the same artifact gives the same bytes.
+    """Write ``artifact`` to ``path``, completely or not at all; the same artifact gives the same bytes.
 
-    Weights go into the file one at a time, without a copy where they are contiguous. Raises
-    :class:`ArtifactError` where the file cannot be written, or could not be read again.
+    Weights are written one at a time; contiguous ones are not copied. Raises
+    :class:`ArtifactError` if the file cannot be written, or could not be read back.
     """
     target = Path(path)
     try:
@@ -69,12 +69,12 @@ def save_artifact(path: str | Path, artifact: Artifact) -> Path:
 
 
 def load_artifact(path: str | Path) -> Artifact:
-    """The artifact stored at ``path``.
+    """Load the artifact stored at ``path``.
 
-    Weights of some size are the file's own pages, mapped: they take memory only once, for all processes
-    that read the file, and writing to them changes no file. Raises :class:`ArtifactVersionError` for a
-    newer format, and :class:`ArtifactError` for a file that is missing, truncated, altered, a
-    generator's, or no artifact at all.
+    Large weights are memory-mapped: all processes that read the file share their memory, and writing to
+    them does not change the file. Raises :class:`ArtifactVersionError` for a newer format, and
+    :class:`ArtifactError` for a file that is missing, truncated, altered, a generator's, or not an
+    artifact at all.
     """
     with reading(path) as reader:
         if GENERATION in reader.members:

@@ -1,7 +1,7 @@
-"""What ``import torch`` calls (entry point ``torch.backends``): registers the eager device if it is asked to.
+"""The hook that ``import torch`` calls (entry point ``torch.backends``) to register the eager device.
 
-The setting ``autoload`` asks for it. It is off by default: PyTorch has one place for a device of this kind,
-and another package may want it. Without the variable nothing is imported.
+It does so only if the setting ``autoload`` is on. The default is off, because PyTorch has one slot for a
+device of this kind, and another package may need it. If the variable is not set, nothing is imported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 def register_if_asked() -> None:
-    """Register ``pjrt`` if ``TORCHSTONE_AUTOLOAD`` says so, but not while Torchstone is imported itself."""
+    """Register ``pjrt`` if ``TORCHSTONE_AUTOLOAD`` says so, but not while Torchstone is being imported."""
     if not os.environ.get("TORCHSTONE_AUTOLOAD") or _torchstone_imports(sys._getframe(1)):
         return
     from .config import config
@@ -24,7 +24,7 @@ def register_if_asked() -> None:
 
 
 def _torchstone_imports(frame: FrameType | None) -> bool:
-    """Whether a module of Torchstone, half imported itself, is what imports PyTorch."""
+    """Whether a module of Torchstone that is still being imported is importing PyTorch."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("torchstone."):
             return True

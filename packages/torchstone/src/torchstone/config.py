@@ -37,15 +37,15 @@ def _default_cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(base).expanduser() / "torchstone"
-    except RuntimeError:  # a user without a home; the cache looks at whose the directory is
+    except RuntimeError:  # the user has no home directory; the cache checks who owns this one
         return Path(tempfile.gettempdir()) / f"torchstone-cache-{os.getuid()}"
 
 
 @dataclass
 class Config:
-    """The settings. One instance, :data:`config`, is the process's own; this module shows its attributes.
+    """The settings. :data:`config` is the instance that the process uses; this module exposes its attributes.
 
-    Assigning raises :class:`ConfigError` for an unknown name and for a value of another type.
+    Assigning raises :class:`ConfigError` for an unknown name or a value of the wrong type.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -183,7 +183,7 @@ def _parse(name: str, kind: type, text: str) -> Any:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """``value`` in the type of the setting ``name``: a path may be a string, and seconds an integer."""
+    """Return ``value`` in the type of the setting ``name``: a path may be a string, seconds an integer."""
     kind = _KINDS[name]
     if kind is Path and isinstance(value, str):
         return _parse(name, kind, value)
@@ -207,7 +207,7 @@ _KINDS: dict[str, type] = get_type_hints(Config)
 
 
 def load_from_environment() -> Config:
-    """A :class:`Config` from defaults and the ``TORCHSTONE_*`` variables; raises :class:`ConfigError`."""
+    """Return the :class:`Config` of the ``TORCHSTONE_*`` variables; raises :class:`ConfigError`."""
     found = {
         name: _parse(name, kind, given)
         for name, kind in _KINDS.items()
@@ -217,7 +217,7 @@ def load_from_environment() -> Config:
 
 
 def describe() -> list[tuple[str, str, str, str]]:
-    """``(setting, variable, current value, documentation)`` for every setting, in order."""
+    """Return ``(setting, variable, current value, documentation)`` for every setting, in order."""
     return [
         (item.name, _PREFIX + item.name.upper(), str(getattr(config, item.name)), item.metadata["doc"])
         for item in fields(Config)
@@ -254,7 +254,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Module(types.ModuleType):
-    """This module: assigning to a setting's name sets it, and assigning to an unknown name is an error."""
+    """The class of this module: assigning to an attribute sets that setting, or raises if it is unknown."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _KINDS:

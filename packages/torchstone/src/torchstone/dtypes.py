@@ -27,9 +27,9 @@ Kind = Literal["bool", "int", "uint", "float", "complex"]
 class DType:
     """One element type.
 
-    ``name`` is PyTorch's name where PyTorch has it; ``mlir`` is the text of the
-    MLIR element type; ``numpy`` the NumPy or ml_dtypes name; ``bits`` the width
-    of one element (a bool is stored in 8 bits, its ``bits`` is 1).
+    ``name`` is PyTorch's name where PyTorch has the dtype; ``mlir`` is the text of the
+    MLIR element type; ``numpy_name`` is the NumPy or ml_dtypes name; ``bits`` is the width
+    of one element (1 for a bool, although it is stored in 8 bits).
     """
 
     name: str
@@ -42,7 +42,7 @@ class DType:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return by_name, (self.name,)  # copies are the table's own entry: dtypes are compared with `is`
+        return by_name, (self.name,)  # a copy is the table's own entry, because dtypes are compared with `is`
 
     @property
     def itemsize(self) -> int:
@@ -55,7 +55,7 @@ class DType:
 
     @property
     def is_integer(self) -> bool:
-        """Signed or unsigned integer; a bool is none."""
+        """Whether this is a signed or unsigned integer; bool does not count as one."""
         return self.kind in ("int", "uint")
 
     @property
@@ -160,7 +160,7 @@ SAFETENSORS = {
     FLOAT8_E5M2: "F8_E5M2",
     FLOAT8_E8M0FNU: "F8_E8M0",
 }
-"""What safetensors calls the dtypes that every version since 0.5 reads."""
+"""The safetensors names of the dtypes that every version of safetensors since 0.5 can read."""
 
 _BY_NAME = {dtype.name: dtype for dtype in EVERY}
 _BY_MLIR = {dtype.mlir: dtype for dtype in EVERY}
@@ -203,7 +203,7 @@ def from_torch(dtype: torch.dtype) -> DType:
 
 
 def scalar_type(dtype: torch.dtype) -> str:
-    """What ATen's messages call a ``torch.dtype``: ``Float``, ``Long``; of the rare ones the plain name."""
+    """Return ATen's name of a ``torch.dtype`` in messages (``Float``, ``Long``), or its own name if rare."""
     name = str(dtype).removeprefix("torch.")
     return _SCALAR_TYPES.get(name, name)
 

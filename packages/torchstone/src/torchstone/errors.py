@@ -1,8 +1,8 @@
 """Every public exception of Torchstone.
 
-Each message says what was asked, what was found, where (the operator and the
-user's own source line when they are known) and what to do next. The texts are
-part of the interface: tests read them.
+Each message says what was requested, what was found, where (the operator and the
+user's own source line, if known) and what to do next. The texts are part of the
+interface: tests read them.
 
 Nothing here imports torch, JAX or any other module of this package.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 def described(value: object) -> str:
-    """``value`` by its type, as messages name it: "a Tensor", "an int", "None"."""
+    """Return the type of ``value`` as messages name it: "a Tensor", "an int", "None"."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -54,11 +54,11 @@ class InputMismatch(TorchstoneError):
 
 
 class ModelError(TorchstoneError):
-    """What names a model (``module:factory``) leads to none: a typo, or the user's own code failed."""
+    """The name of a model (``module:factory``) leads to no model: a typo, or the user's own code failed."""
 
 
 class ScriptError(TorchstoneError):
-    """A script or module that was named cannot be found, read or parsed."""
+    """The script or module to read cannot be found, read or parsed."""
 
 
 class DownloadError(TorchstoneError):
@@ -66,7 +66,7 @@ class DownloadError(TorchstoneError):
 
 
 class MissingExtra(TorchstoneError):
-    """A feature needs a package that is not installed; ``extra`` names the extra that brings it."""
+    """A feature needs a package that is not installed; ``extra`` names the extra that installs it."""
 
     def __init__(self, message: str, *, extra: str) -> None:
         self.extra = extra
@@ -93,15 +93,15 @@ class ShardingError(TorchstoneError):
 
 
 class TrainingError(TorchstoneError):
-    """A training step that ``compile_step`` was given, or a call of it, is not in order."""
+    """A training step given to ``compile_step``, or a call of the compiled step, is not valid."""
 
 
 class NotFinite(TrainingError):
-    """The loss of a training step, or a gradient, is infinite or NaN; the state is what it was before."""
+    """The loss of a training step, or a gradient, is infinite or NaN; the state was not changed."""
 
 
 class DoubleBackward(TorchstoneError):
-    """Gradients of a compiled function were asked for with ``create_graph=True``."""
+    """Gradients of a compiled function were requested with ``create_graph=True``."""
 
 
 class ProfilingError(TorchstoneError):
@@ -109,7 +109,7 @@ class ProfilingError(TorchstoneError):
 
 
 class LoweringBug(TorchstoneError):
-    """A lowering produced something else than PyTorch's own metadata says.
+    """A lowering's result does not match PyTorch's own metadata.
 
     This is always a defect of Torchstone (or of a user's own lowering).
     """
@@ -159,7 +159,7 @@ class UnsupportedOperators(TorchstoneError):
 
 
 class PassError(TorchstoneError):
-    """A compiler pass broke its contract, or passes do not make a pipeline; the message names the pass."""
+    """A compiler pass broke its contract, or the passes do not fit together; the message names the pass."""
 
 
 class FallbackRefused(TorchstoneError):
@@ -176,7 +176,7 @@ class FallbackRefused(TorchstoneError):
 
 
 class ArtifactError(TorchstoneError):
-    """A file is not an artifact, or it is truncated, tampered with or of another version."""
+    """A file is not an artifact, or it is truncated, altered or of an unknown version."""
 
 
 class ArtifactVersionError(ArtifactError):
@@ -188,7 +188,7 @@ class CheckpointError(TorchstoneError):
 
 
 class CheckpointDamaged(CheckpointError):
-    """What is at a path is not a checkpoint, or not what was saved: cut off, changed or incomplete."""
+    """The data at a path is not a checkpoint, or not what was saved: truncated, changed or incomplete."""
 
 
 class CheckpointVersionError(CheckpointError):
@@ -196,7 +196,7 @@ class CheckpointVersionError(CheckpointError):
 
 
 class CheckpointMismatch(CheckpointError):
-    """A checkpoint does not fit what it is loaded into; nothing was changed."""
+    """A checkpoint does not fit the object it is loaded into; nothing was changed."""
 
 
 class CheckpointBusy(CheckpointError):
@@ -212,7 +212,7 @@ class EngineError(TorchstoneError):
 
 
 class UnsupportedByEngine(EngineError):
-    """An engine cannot run some operations of a program; ``operations`` has them with the reasons."""
+    """An engine cannot run some operations of a program; ``operations`` maps each to the reason."""
 
     def __init__(self, engine: str, operations: Mapping[str, str]) -> None:
         self.engine, self.operations = engine, dict(operations)
@@ -240,10 +240,10 @@ class InvalidValue(TorchstoneError, RuntimeError):
 
 
 def raise_failed_checks(checks: Iterable[tuple[str, str, bool]], by_setting: bool = True) -> None:
-    """Raises for the checks that failed: ``(kind in the signature, text, whether it holds)``.
+    """Raise if any of ``checks`` failed; each is ``(kind in the signature, text, whether it holds)``.
 
-    :class:`IndexOutOfRange` if there are indices among them, else :class:`InvalidValue`. ``by_setting``:
-    whether there are checks only because a setting asked for them.
+    Raises :class:`IndexOutOfRange` if an index check failed, else :class:`InvalidValue`. ``by_setting`` says
+    whether the program has checks only because a setting requested them.
     """
     failed: dict[str, list[str]] = {}
     for kind, text, holds in checks:
@@ -268,7 +268,7 @@ def raise_failed_checks(checks: Iterable[tuple[str, str, bool]], by_setting: boo
 
 
 class GapsError(TorchstoneError):
-    """A namespace, provider, table or gap that ``torchstone gaps`` was given is not there or not in order."""
+    """A namespace, provider, table or gap given to ``torchstone gaps`` is missing or invalid."""
 
 
 class SnapshotError(GapsError):
@@ -280,7 +280,7 @@ class BufferDeleted(EngineError):
 
 
 class RedirectError(TorchstoneError):
-    """A redirection of CUDA code was asked for in a way that is not possible."""
+    """The requested redirection of CUDA code is not possible."""
 
 
 class RedirectTargetError(RedirectError):
@@ -288,7 +288,7 @@ class RedirectTargetError(RedirectError):
 
 
 class RedirectTargetAbsent(RedirectTargetError):
-    """PyTorch knows the device that CUDA code is to run on, and there is none here."""
+    """PyTorch knows the device that CUDA code is to run on, but this machine has none."""
 
 
 class RedirectUnsupported(RedirectError, RuntimeError):
@@ -296,11 +296,11 @@ class RedirectUnsupported(RedirectError, RuntimeError):
 
 
 class CheckpointWarning(UserWarning):
-    """The newest checkpoint is damaged, and an older one was taken."""
+    """The newest checkpoint is damaged, and an older one was loaded instead."""
 
 
 class CacheWarning(UserWarning):
-    """The compilation cache could not be read or written; the work went on without it."""
+    """The compilation cache could not be read or written; the program continued without it."""
 
 
 class FallbackWarning(UserWarning):
@@ -312,4 +312,4 @@ class RedirectWarning(UserWarning):
 
 
 class VersionWarning(UserWarning):
-    """This PyTorch is not among the tested versions; what has changed in it may be missing."""
+    """This PyTorch is not among the tested versions; features may be missing if it has changed."""

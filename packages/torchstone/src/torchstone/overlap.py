@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 _MAX_WORK = 100_000
-"""Of NumPy's exact search; memory that takes longer to tell apart counts as shared."""
+"""Limit for NumPy's exact search; memory that it cannot tell apart within the limit counts as shared."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class _Memory:
 
 
 def overlap(first: Any, second: Any) -> bool:
-    """True if an element of ``first`` and one of ``second`` lie in the same memory."""
+    """Whether an element of ``first`` and one of ``second`` lie in the same memory."""
     one, other = _memory(first), _memory(second)
     if one is None or other is None or one.device != other.device:
         return False
-    shares_memory: Any = numpy.shares_memory  # its stub knows two bounds only
+    shares_memory: Any = numpy.shares_memory  # its stub allows only two values of max_work
     try:
         return bool(shares_memory(numpy.asarray(one), numpy.asarray(other), max_work=_MAX_WORK))
     except numpy.exceptions.TooHardError:
@@ -48,7 +48,7 @@ def overlap(first: Any, second: Any) -> bool:
 
 
 def repeats_elements(array: Any) -> bool:
-    """True if ``array`` was expanded: several of its elements are the same memory."""
+    """Whether ``array`` was expanded, so that several of its elements are the same memory."""
     memory = _memory(array)
     return memory is not None and any(
         size > 1 and stride == 0 for size, stride in zip(memory.shape, memory.strides, strict=True)
@@ -56,13 +56,13 @@ def repeats_elements(array: Any) -> bool:
 
 
 def _memory(array: Any) -> _Memory | None:
-    """Where the elements of ``array`` lie; None if it has none, or hides them."""
+    """Return where the elements of ``array`` lie; None if it has none, or does not give their address."""
     if isinstance(array, (numpy.ndarray, numpy.generic)):
         address = array.__array_interface__["data"][0]
         return _Memory("cpu", address, array.shape, array.strides, array.itemsize) if array.size else None
     try:
         address, itemsize = array.data_ptr(), array.element_size()
         strides = tuple(stride * itemsize for stride in array.stride())
-    except (AttributeError, RuntimeError):  # no torch tensor, or one without memory of its own
+    except (AttributeError, RuntimeError):  # not a torch tensor, or one without memory of its own
         return None
     return _Memory(str(array.device), address, tuple(array.shape), strides, itemsize) if address else None

@@ -1,4 +1,4 @@
-"""A compiled program: bound to an engine and callable. How it is made or read is in ``api``."""
+"""Compiled programs, bound to an engine and callable. For how to make or load one see ``api``."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
     from .compiler import Program as CompiledSource
 
 Placing = Executable | ShardedProgram | RankPart
-"""What knows which arrays a program takes."""
+"""A compiled module in any of its forms; each knows which arrays it takes and returns."""
 
 
 class Program:
     """A compiled program: callable like the model it came from, and storable.
 
     Call it with torch tensors and get plain torch tensors, or with NumPy arrays
-    and get NumPy arrays. A program computes values: what it returns shares no
-    memory with its inputs and has no gradient. Buffers and inputs that the model
-    mutates are updated by each call that succeeds, and by no other; the program
+    and get NumPy arrays. A program computes values: its results share no memory
+    with its inputs and have no gradient. A call that succeeds updates the buffers
+    and inputs that the model mutates; a call that fails changes nothing. The program
     has its own copy of the model's weights, unless it was exported with
     ``share_weights``. Weights go to the device at the first call; one executable
     is kept per set of input shapes (bounded by ``config.specializations``). Calls
-    from several threads are safe; if the model mutates buffers, their order is
-    not defined.
+    from several threads are safe; if the model mutates buffers, the order of the
+    calls is not defined.
 
-    A program can be copied and pickled, with its present state. Such a copy is
-    what :func:`load` would give.
+    A program can be copied and pickled, with its present state. The copy is like
+    a program from :func:`load`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Program:
         return _restored, (self._present(self._artifact), *self._where)
 
     def _present(self, artifact: Artifact) -> Artifact:
-        """``artifact`` with the weights as they are after the last call, which changes buffers alone."""
+        """Return ``artifact`` with the weights as they are now; calls change only buffers."""
         mutated = {str(spec.target) for spec in self.signature.outputs if spec.kind == "buffer_mutation"}
         now = {name: buffer.to_numpy() for name, buffer in self._state.items() if name in mutated}
         return replace(artifact, weights={**artifact.weights, **now})
@@ -108,9 +108,9 @@ class Program:
         return self._artifact.signature
 
     def mlir_text(self, *, debug_info: bool = False, functions: bool = False) -> str:
-        """The StableHLO module as MLIR text; with the user's source lines if ``debug_info``.
+        """Return the StableHLO module as MLIR text; with the user's source lines if ``debug_info``.
 
-        ``functions``: ``main`` calls a function for each module of the model, named after it.
+        With ``functions``, ``main`` calls one function for each module of the model, named after it.
         """
         if self._source is not None and not functions:
             return self._source.mlir_text(debug_info=debug_info)
@@ -119,11 +119,11 @@ class Program:
         return text_of(self._artifact.module, debug_info=debug_info, functions=functions)
 
     def save(self, path: str | Path, *, stablehlo_version: str | None = None) -> Path:
-        """Write the artifact for consumers of ``stablehlo_version`` (default: as it is) or later.
+        """Write the artifact for consumers of ``stablehlo_version`` (default: unchanged) or later.
 
-        Buffers are written with their present values. Either the whole file
-        appears or none. Raises :class:`ConfigError` for an unknown version, and
-        where a loaded program should be written for an older version.
+        Buffers are written with their present values. The file is written completely
+        or not at all. Raises :class:`ConfigError` for an unknown version, and if a
+        loaded program should be written for another version than its own.
         """
         artifact = self._artifact
         if stablehlo_version is not None:
@@ -140,17 +140,17 @@ class Program:
         return save_artifact(path, self._present(artifact))
 
     def state(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Parameters and buffers by name, as they are after the last call: read-only, and never changing."""
+        """Return parameters and buffers by name, as they are now: read-only, and unchanged by later calls."""
         views = {name: array.view() for name, array in self._present(self._artifact).weights.items()}
         for view in views.values():
             view.flags.writeable = False
         return views
 
     def load_state(self, values: Mapping[str, Any]) -> None:
-        """Replace parameters and buffers, those that ``values`` names, by arrays or tensors.
+        """Replace the parameters and buffers that ``values`` names with its arrays or tensors.
 
-        A program for a mesh splits them as it splits its own. Raises :class:`InputMismatch`, and then
-        nothing has changed, for a name that the program does not have and for another shape or dtype.
+        A program for a mesh splits them as it splits its own. Raises :class:`InputMismatch` for a name that
+        the program does not have and for a different shape or dtype; nothing has changed then.
         """
         specs = {str(one.target): one for one in self.signature.inputs if one.target is not None}
         new = {}
@@ -171,12 +171,12 @@ class Program:
                 self._state = {**self._state, **placed}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the engine.
+        """Run the program on its engine and return what the model returns.
 
-        Raises :class:`InputMismatch` where an argument differs from the signature, and
-        :class:`IndexOutOfRange` and :class:`InvalidValue` if the program was exported with
-        ``config.check_indices`` and ``config.check_values``. :class:`InvalidValue` also says that a size
-        which depends on values is out of its bounds.
+        Raises :class:`InputMismatch` if an argument does not fit the signature. A program exported with
+        ``config.check_indices`` raises :class:`IndexOutOfRange`, and one exported with
+        ``config.check_values`` raises :class:`InvalidValue`. :class:`InvalidValue` is also raised if a size
+        that depends on values is out of its bounds.
         """
         given, shapes, symbols = self._bound(args, kwargs)
         executable = self._executable(shapes, symbols)
@@ -188,7 +188,7 @@ class Program:
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[Any], list[tuple[int, ...]], dict[str, int]]:
-        """The tensors of a call, their shapes, and what the symbols are for them; raises for wrong ones."""
+        """Return a call's tensors, their shapes and the values of the symbols; raise if one does not fit."""
         leaves = flatten(self.signature.input_tree, (args, kwargs))
         given = [leaves[i] for i in range(len(leaves))]
         check_arguments(self._specs, given, self._labels, self._mutated)
@@ -202,7 +202,7 @@ class Program:
         return given, shapes, symbols
 
     def _check(self, results: Sequence[Buffer]) -> None:
-        """Raise for an index or a value that a check refuses."""
+        """Raise if a check among the results has failed."""
         raise_failed_checks(
             (spec.kind, str(spec.target), bool(buffer.to_numpy()))
             for spec, buffer in zip(self.signature.outputs, results, strict=True)
@@ -210,7 +210,7 @@ class Program:
         )
 
     def _sizes(self, symbols: Mapping[str, int], results: Sequence[Buffer]) -> dict[str, int]:
-        """``symbols`` with the sizes that depend on values, as this call has them."""
+        """Return ``symbols`` and, as this call computed them, the sizes that depend on values."""
         if not self.signature.bounds:
             return dict(symbols)
         made = zip(self.signature.outputs, results, strict=True)
@@ -220,9 +220,9 @@ class Program:
     def _deliver(
         self, given: Sequence[Any], results: Sequence[Buffer], sizes: Mapping[str, int]
     ) -> list[Any]:
-        """Write mutations back; returns the outputs in the caller's kind of array, without padding.
+        """Write mutations back; return the outputs as the caller's kind of array, without padding.
 
-        Whatever can fail comes before anything is written.
+        Everything that can fail happens before the first write.
         """
         made = list(zip(self.signature.outputs, results, strict=True))
         convert = _to_torch(given) if wants_torch(given) else methodcaller("to_numpy")
@@ -240,7 +240,7 @@ class Program:
         return outputs
 
     def _without_padding(self, spec: OutputSpec, array: Any, sizes: Mapping[str, int]) -> Any:
-        """A result whose size depends on values as a contiguous array of its own; any other as it is."""
+        """Return a contiguous copy without padding if the size depends on values, else ``array`` itself."""
         bounds = self.signature.bounds
         if not bounds or not any(names_in(dim) & bounds.keys() for dim in spec.shape if isinstance(dim, str)):
             return array
@@ -248,7 +248,7 @@ class Program:
         return real.copy() if isinstance(real, numpy.ndarray) else real.clone()
 
     def _arguments(self, given: Sequence[Any], executable: Placing) -> list[Any]:
-        """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
+        """Return the executable's arguments. A seed is drawn last, so that a wrong call does not draw one."""
         feed, state = iter(given), self._state
         arguments: list[Any] = []
         for position, spec in enumerate(self.signature.inputs):
@@ -260,7 +260,7 @@ class Program:
         return [*arguments, draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
 
     def _import(self, executable: Placing, array: Any, position: int) -> Buffer:
-        """``array`` as the buffer that the executable takes at ``position``."""
+        """Return ``array`` as the buffer that the executable takes at ``position``."""
         if isinstance(executable, (ShardedProgram, RankPart)):
             return executable.place(array, position)
         if isinstance(array, LocalPart):
@@ -294,11 +294,11 @@ class Program:
             return executable
 
     def _names(self) -> list[str]:
-        """What errors call the arguments of the module."""
+        """Return the names that errors use for the arguments of the module."""
         return [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
 
     def _place_state(self, executable: Placing) -> None:
-        """Put the weights where the engine computes, if they are not there."""
+        """Move the weights to the engine's device, unless they are there already."""
         if not self._state:
             self._state = {
                 str(spec.target): self._import(executable, self._artifact.weights[str(spec.target)], place)
@@ -307,7 +307,7 @@ class Program:
             }
 
     def _static_module(self, symbols: Mapping[str, int]) -> bytes:
-        """The module, refined for these sizes if it has symbols."""
+        """Return the module, refined for these sizes if it has symbols."""
         declared = [spec.shape for spec in self.signature.inputs]
         if is_static(declared):
             return self._artifact.module
@@ -353,7 +353,7 @@ def _restored(artifact: Artifact, engine: str | None, device: str | None) -> Pro
 
 
 def check_module(signature: Signature, executable: Placing, symbols: Mapping[str, int]) -> None:
-    """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
+    """Raise :class:`ArtifactError` if the module's arguments or results are not those of the signature."""
     size = functools.partial(signature.padded, symbols=symbols)
     _agree("argument", signature.inputs, executable.inputs, size)
     _agree("result", signature.outputs, executable.outputs, size)
@@ -379,7 +379,7 @@ def _agree(
 
 
 def _to_torch(given: Sequence[Any]) -> Callable[[Buffer], Any]:
-    """From results to torch tensors, which stay on the engine's GPU where an argument is there."""
+    """Return a conversion to torch tensors; results stay on the engine's GPU if an argument is on one."""
     from .runtime.torch_bridge import to_torch
 
     on_gpu = any(getattr(getattr(one, "device", None), "type", "cpu") == "cuda" for one in given)
@@ -387,7 +387,7 @@ def _to_torch(given: Sequence[Any]) -> Callable[[Buffer], Any]:
 
 
 def draw_seed() -> Any:
-    """uint64 ``[2]`` from torch's default generator if torch is loaded, else from the system."""
+    """Draw a uint64 ``[2]`` seed, from torch's default generator if torch is loaded, else from the system."""
     if sys.modules.get("torch") is not None:
         import torch
 

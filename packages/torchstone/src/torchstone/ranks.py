@@ -1,4 +1,4 @@
-"""Programs with collectives, run by all of their ranks together."""
+"""Programs with collectives, which all ranks run together."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["Ranks"]
 
 
 class Ranks:
-    """Programs whose collectives several ranks run together, each rank on a device and on its own tensors.
+    """Programs with collectives that several ranks run together, each on its own device and tensors.
 
-    ``programs`` are what :func:`~torchstone.export` made of a model that calls PyTorch's functional
-    collectives: one program for each rank that this process runs, in order, or one for all of them where
-    their weights are the same. A process runs the ranks whose devices it has; :attr:`local` says which.
-    The programs stay what they are: buffers that a model mutates are kept here, for each rank.
+    ``programs`` come from :func:`~torchstone.export` of a model that calls PyTorch's functional
+    collectives. Give one program for each rank that this process runs, in order, or a single program if
+    all ranks have the same weights. A process runs the ranks whose devices it has; :attr:`local` says which.
+    The given programs do not change: the buffers that a model mutates are kept here, separately per rank.
 
-    Raises :class:`~torchstone.errors.ShardingError` for a program without collectives, for another number
-    of programs than there are ranks here, for programs that differ in more than the values of weights, for
-    an engine other than ``pjrt``, and where there are fewer devices than ranks.
+    Raises :class:`~torchstone.errors.ShardingError` for a program without collectives, if the number of
+    programs is not the number of ranks here, for programs that differ in more than the values of weights,
+    for an engine other than ``pjrt``, and if there are fewer devices than ranks.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Ranks:
                 "the program calls no collectives of several ranks", hint="call the program itself"
             )
         self.count: int = count
-        """How many ranks there are, in all processes."""
+        """The number of ranks in all processes together."""
         found = get_engine(engine, device)
         if not isinstance(found, PjrtEngine):
             raise ShardingError(
@@ -58,7 +58,7 @@ class Ranks:
             )
         self._engine = found
         self.local: tuple[int, ...] = tuple(found.rank_devices(count).local)
-        """The ranks that this process runs, in order: all of them where there is one process."""
+        """The ranks that this process runs, in order; all of them if there is only one process."""
         if isinstance(programs, Program):
             given *= len(self.local)
         if len(given) != len(self.local):
@@ -78,11 +78,11 @@ class Ranks:
         """Run all ranks on their arguments and return the result of each.
 
         ``args`` has a tuple of positional arguments for each rank in :attr:`local`, ``kwargs`` a mapping of
-        those by name. Arrays have the same shapes on all ranks, and are what a
+        keyword arguments. The arrays must have the same shapes on all ranks; their types are those that a
         :class:`~torchstone.Program` takes. A call that raises changes no input and no buffer.
 
-        Raises :class:`~torchstone.errors.InputMismatch` naming the rank and the argument, and what
-        :class:`~torchstone.Program` raises for indices and values that are checked.
+        Raises :class:`~torchstone.errors.InputMismatch` naming the rank and the argument, and the errors of
+        :class:`~torchstone.Program` for indices and values that are checked.
         """
         named: list[Mapping[str, Any]] = [{}] * len(self._ranks) if kwargs is None else list(kwargs)
         for what, given in (("args", args), ("kwargs", named)):
@@ -116,7 +116,7 @@ class Ranks:
         ]
 
     def state(self, rank: int) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Parameters and buffers of ``rank`` by name, as they are after the last call: read-only.
+        """Return the parameters and buffers of ``rank`` by name, as they are now: read-only.
 
         Raises :class:`~torchstone.errors.ShardingError` for a rank that this process does not run.
         """
@@ -143,7 +143,7 @@ class _Rank(Program):
         self.rank = rank
 
     def require_same(self, other: _Rank) -> None:
-        """Raise ShardingError where another rank's program is not this one, apart from values of weights."""
+        """Raise ShardingError if the other rank's program differs in more than the values of weights."""
         mine, theirs = (replace(one.signature, producer={}) for one in (self, other))
         what = "arguments or results" if mine != theirs else "operations"
         if mine != theirs or self._artifact.module != other._artifact.module:
@@ -164,12 +164,12 @@ class _Rank(Program):
     def bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[Any], list[tuple[int, ...]], dict[str, int]]:
-        """Tensors, their shapes and the symbols of a call, as of :class:`Program`."""
+        """Return a call's tensors, their shapes and the values of the symbols; errors name the rank."""
         with self._naming_the_rank():
             return self._bound(tuple(args), dict(kwargs))
 
     def compiled(self, engine: PjrtEngine, symbols: Mapping[str, int]) -> RankedProgram:
-        """The program for all ranks, for these sizes."""
+        """Compile the program of all ranks for these sizes."""
         assert self.signature.ranks is not None
         made = engine.compile_for_ranks(
             self._static_module(symbols), self.signature.ranks, input_names=self._names()
@@ -178,18 +178,18 @@ class _Rank(Program):
         return made
 
     def arguments(self, given: Sequence[Any], executable: RankedProgram) -> list[Any]:
-        """All arguments of the module, on this rank's device."""
+        """Return all arguments of the module, on this rank's device."""
         part = executable.part(self.rank)
         self._place_state(part)
         with self._naming_the_rank():
             return self._arguments(given, part)
 
     def check(self, results: Sequence[Buffer]) -> None:
-        """Raise for an index or a value that a check refuses."""
+        """Raise if a check among the results has failed."""
         self._check(results)
 
     def delivered(self, given: Sequence[Any], results: Sequence[Buffer], symbols: Mapping[str, int]) -> Any:
-        """Write mutations back; returns what the model returns."""
+        """Write mutations back; return what the model returns."""
         sizes = self._sizes(symbols, results)
         return unflatten(self.signature.output_tree, self._deliver(given, results, sizes), sizes)
 

@@ -1,6 +1,6 @@
 """Symbolic shapes as data: entries are ints or expressions such as ``"s0"`` and ``"2*s0 + 1"``.
 
-Relations between symbols are conditions in Python's words, such as ``"s0 % 2 == 0"``. Binding symbols to
+Relations between symbols are conditions in Python syntax, such as ``"s0 % 2 == 0"``. Binding symbols to
 a call's shapes and evaluating expressions need neither torch nor SymPy.
 """
 
@@ -50,9 +50,9 @@ _NO_VALUE = (SyntaxError, KeyError, TypeError, ArithmeticError, ValueError, Recu
 
 
 def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
-    """The value of a dimension.
+    """Return the value of a dimension.
 
-    Raises :class:`ArtifactError` for what is not such an expression, and :class:`InputMismatch` where it
+    Raises :class:`ArtifactError` if ``expression`` cannot be evaluated, and :class:`InputMismatch` if it
     divides by a symbol that is 0.
     """
     if isinstance(expression, int):
@@ -66,9 +66,9 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
 
 
 def holds(relation: str, symbols: Mapping[str, int]) -> bool:
-    """Whether sizes are in a relation; not where it divides by 0.
+    """Whether the sizes satisfy ``relation``; a relation that divides by 0 does not hold.
 
-    Raises :class:`ArtifactError` for what is not a relation.
+    Raises :class:`ArtifactError` if ``relation`` cannot be evaluated.
     """
     try:
         return _truth(_parsed(relation), symbols)
@@ -91,7 +91,7 @@ def _truth(node: ast.AST, symbols: Mapping[str, int]) -> bool:
 
 
 def is_condition(text: str) -> bool:
-    """Whether ``text`` is made of what :func:`holds` evaluates."""
+    """Whether ``text`` is a condition that :func:`holds` can evaluate."""
     try:
         return _is_condition(_parsed(text))
     except _NO_VALUE:
@@ -108,7 +108,7 @@ def _is_condition(node: ast.AST) -> bool:
 
 
 def _is_arithmetic(node: ast.AST) -> bool:
-    """Whether :func:`_value` takes it."""
+    """Whether :func:`_value` can evaluate ``node``."""
     match node:
         case ast.Constant(value=value):
             return type(value) is int
@@ -124,7 +124,7 @@ def _is_arithmetic(node: ast.AST) -> bool:
 
 
 def names_in(expression: str) -> set[str]:
-    """The symbols of a dimension; none for what is not an expression, which :func:`evaluate` refuses."""
+    """Return the symbols in a dimension; none if it is not an expression (:func:`evaluate` refuses it)."""
     try:
         tree = _parsed(expression)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -134,7 +134,7 @@ def names_in(expression: str) -> set[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _parsed(text: str) -> ast.AST:
-    """The syntax tree of an expression: each call of a program evaluates the same few."""
+    """Return the syntax tree of an expression; cached, as each call of a program evaluates the same few."""
     return ast.parse(text, mode="eval").body
 
 
@@ -159,12 +159,12 @@ def bind(
     relations: Sequence[str] = (),
     reasons: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """Symbols from a call's shapes: ``declared`` are ``(name, shape)`` pairs, ``found`` actual shapes.
+    """Return the values of the symbols for a call with the shapes ``found``.
 
-    A symbol's value follows from any dimension that is linear in it, as ``"4*s0 + 1"``. Raises
-    :class:`InputMismatch` naming the input for a wrong rank, size, a symbol that
-    would need two values or a fraction, a value out of its range, or sizes that break one of ``relations``,
-    which says its reason if ``reasons`` has one.
+    ``declared`` has a pair ``(name, shape)`` for each input. A symbol's value follows from any dimension
+    that is linear in it, such as ``"4*s0 + 1"``. Raises :class:`InputMismatch`, naming the input, for a wrong
+    rank or size, for a symbol that would need two values or a fraction, for a value out of its range, and
+    for sizes that break one of ``relations``. The message gives the relation's reason if ``reasons`` has one.
     """
     symbols: dict[str, int] = {}
     for (name, shape), actual in zip(declared, found, strict=True):
@@ -208,7 +208,7 @@ _BROKEN_HINT = "export again for these sizes, or write the model so that it does
 
 
 def _broken(relation: str, declared: Sequence[tuple[str, Shape]], found: Sequence[Sequence[int]]) -> str:
-    """What is wrong with the shapes ``found``, with the names of inputs in place of symbols."""
+    """Describe how the shapes ``found`` break ``relation``, with the names of inputs in place of symbols."""
     places: dict[str, str] = {}
     given = []
     for (name, shape), actual in zip(declared, found, strict=True):
@@ -222,7 +222,7 @@ def _broken(relation: str, declared: Sequence[tuple[str, Shape]], found: Sequenc
 
 
 def _linear(expression: int | str) -> tuple[str, int, int]:
-    """``(symbol, scale, offset)`` of ``scale * symbol + offset``; symbol ``""`` for anything else."""
+    """Return ``(symbol, scale, offset)`` of ``scale * symbol + offset``; symbol ``""`` for anything else."""
     if isinstance(expression, int):
         return "", 0, expression
     try:
@@ -233,7 +233,7 @@ def _linear(expression: int | str) -> tuple[str, int, int]:
 
 
 def _linear_parts(node: ast.AST) -> tuple[str, int, int]:
-    """The same of a parsed expression; SyntaxError if it is not linear in one symbol."""
+    """Return ``(symbol, scale, offset)`` of a parsed expression; raise SyntaxError if it is not linear."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return "", 0, node.value
     if isinstance(node, ast.Name):

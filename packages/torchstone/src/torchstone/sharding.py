@@ -1,8 +1,8 @@
-"""Meshes of devices, and how a tensor is split over one: checked names and numbers, no arrays.
+"""Meshes of devices, and how a tensor is split over one. This module checks specs and touches no arrays.
 
 A *partition spec* says for each dimension of a tensor over which axes of a mesh it is split:
 ``("data", None)`` splits the first dimension over the axis ``data`` and leaves the second whole.
-Axes that no dimension names hold copies. Needs neither torch nor JAX.
+Along an axis that no dimension names, every device has a copy. Needs neither torch nor JAX.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from optest.names import listing, near_misses
 from .errors import ShardingError, described
 
 Spec = tuple[tuple[str, ...], ...]
-"""The axes of each dimension, the one that varies slowest first; as many entries as dimensions."""
+"""For each dimension of a tensor, the mesh axes that split it, the slowest varying axis first."""
 
 Part = tuple[slice, ...]
-"""Which part of an array a device has: a slice of each dimension."""
+"""The part of an array that a device has: one slice for each dimension."""
 
 LARGEST = 1 << 20
-"""Devices of a mesh: far beyond what exists, and few enough to count."""
+"""The largest number of devices in a mesh: more than any machine has, and few enough to enumerate."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,20 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """How many devices the mesh has."""
+        """The number of devices in the mesh."""
         return math.prod(self.axes.values())
 
     def parts(self, axes: Sequence[str]) -> int:
-        """Into how many parts a dimension over these axes is split."""
+        """Return the number of parts into which these axes split a dimension."""
         return math.prod(self.axes[axis] for axis in axes)
 
     def spec(self, given: Any, rank: int, what: str) -> Spec:
-        """``given`` as a spec for a tensor of ``rank`` dimensions, which errors call ``what``.
+        """Return ``given`` as a spec for a tensor of ``rank`` dimensions, which errors call ``what``.
 
-        ``given`` is an axis (of the first dimension), a sequence with an axis, several axes or None for
-        each of the first dimensions, or placements of ``torch.distributed.tensor``, one for each axis of
-        the mesh. Raises :class:`~torchstone.errors.ShardingError`.
+        ``given`` takes three forms: one axis, which splits the first dimension; a sequence that has an axis,
+        several axes or None for each of the first dimensions; or placements of
+        ``torch.distributed.tensor``, one for each axis of the mesh. Raises
+        :class:`~torchstone.errors.ShardingError` for anything else.
         """
         entries = [given] if isinstance(given, str) else given
         if not isinstance(entries, Sequence):
@@ -117,7 +118,7 @@ class Mesh:
         return tuple(axes)
 
     def _of_placements(self, placements: Sequence[Any], rank: int, what: str) -> Spec:
-        """DTensor's view: for each axis of the mesh, the dimension that it splits, if any."""
+        """Convert DTensor placements, which give for each mesh axis the dimension that it splits, if any."""
         if len(placements) != len(self.axes):
             raise ShardingError(
                 f"{what} has {len(placements)} placement(s), and the mesh {len(self.axes)} axes",
@@ -138,7 +139,7 @@ class Mesh:
         return tuple(spec)
 
     def check_shape(self, spec: Spec, shape: Sequence[int | str], what: str) -> None:
-        """Raise ShardingError where a dimension that is a number cannot be split evenly."""
+        """Raise ShardingError if a dimension of fixed size cannot be split evenly."""
         for place, (axes, size) in enumerate(zip(spec, shape, strict=True)):
             if isinstance(size, int) and size % self.parts(axes):
                 over = f"mesh ax{'e' if len(axes) > 1 else 'i'}s {listing(map(repr, axes))}"
@@ -149,11 +150,11 @@ class Mesh:
                 )
 
     def local_shape(self, spec: Spec, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of one device's part of a tensor."""
+        """Return the shape of one device's part of a tensor."""
         return tuple(size // self.parts(axes) for axes, size in zip(spec, shape, strict=True))
 
     def slices(self, spec: Spec, shape: Sequence[int]) -> Iterator[Part]:
-        """The part of a tensor that each device holds, in the order of the devices."""
+        """Yield the part of a tensor that each device holds, in the order of the devices."""
         local = self.local_shape(spec, shape)
         for place in itertools.product(*map(range, self.axes.values())):
             at = dict(zip(self.axes, place, strict=True))
@@ -167,12 +168,12 @@ class Mesh:
 
 
 class LocalPart:
-    """What this process has of an argument that is split over several processes.
+    """This process's part of an argument that is split over several processes.
 
-    ``array``, a tensor or an array of the same number of dimensions, is the block that the parts of this
-    process's devices make together, and ``shape`` is the shape of the whole argument. Where the first axis
+    ``array`` is a tensor or an array with as many dimensions as the argument: the block that the parts of
+    this process's devices form together. ``shape`` is the shape of the whole argument. If the first axis
     of the mesh goes over the processes and splits the rows, process 0 has the first rows. Raises
-    :class:`~torchstone.errors.ShardingError` where ``array`` cannot be a part of that shape.
+    :class:`~torchstone.errors.ShardingError` if ``array`` cannot be a part of that shape.
     """
 
     __slots__ = ("array", "shape")
@@ -192,12 +193,12 @@ class LocalPart:
 
     @property
     def dtype(self) -> Any:
-        """The dtype of the array, as its library has it."""
+        """The dtype of the array: a ``torch.dtype`` or a NumPy dtype."""
         return self.array.dtype
 
 
 def block(parts: Sequence[Part]) -> Part | None:
-    """The part of an array that ``parts`` make together; None where that is not one block."""
+    """Return the part of an array that ``parts`` form together; None if that is not one block."""
     whole = tuple(
         slice(min(one.start for one in along), max(one.stop for one in along))
         for along in zip(*parts, strict=True)
@@ -212,9 +213,9 @@ def _elements(part: Part) -> int:
 
 @dataclass(frozen=True)
 class Placement:
-    """How a program's arguments and results, by name, lie on a mesh.
+    """How the arguments and results of a program are split over a mesh, by name.
 
-    The compiler decides where results without a spec lie.
+    For results without a spec, the compiler decides.
     """
 
     mesh: Mesh
@@ -228,11 +229,11 @@ _FORM = 'write one entry for each dimension: an axis, several axes or None, as i
 def assign(
     mesh: Mesh, shardings: Mapping[str, Any], tensors: Sequence[tuple[str, Sequence[int | str]]]
 ) -> list[Spec]:
-    """A spec for each of ``tensors`` (name and shape); what no name or pattern matches is not split.
+    """Return a spec for each of ``tensors`` (name and shape); a tensor that no key matches is not split.
 
-    Keys of ``shardings`` are names, or patterns with ``*`` and ``?``. A name goes before a pattern, an
-    earlier pattern before a later one. Raises :class:`~torchstone.errors.ShardingError` for a key that
-    matches nothing, a spec that is wrong, and a dimension that cannot be split evenly.
+    Keys of ``shardings`` are names, or patterns with ``*`` and ``?``. A name takes precedence over a
+    pattern, and an earlier pattern over a later one. Raises :class:`~torchstone.errors.ShardingError` for a
+    key that matches nothing, a wrong spec, and a dimension that cannot be split evenly.
     """
     names = [name for name, _ in tensors]
     for key in shardings:
@@ -250,7 +251,7 @@ def assign(
 
 
 def entry_for(name: str, shardings: Mapping[str, Any], default: Any = None) -> Any:
-    """What ``shardings`` says of ``name``, by the name itself or by the first pattern that fits it."""
+    """Return the entry of ``shardings`` for ``name``: that of the name itself, else of the first pattern."""
     if name in shardings:
         return shardings[name]
     return next((given for key, given in shardings.items() if fnmatchcase(name, key)), default)

@@ -1,7 +1,7 @@
-"""The signature of a program, and ``signature.json``: written, and read with every field checked.
+"""The signature of a program, and ``signature.json``, which is read with every field checked.
 
-What is wrong with a description is a :class:`Damage`, which the reader of a file
-(:mod:`torchstone.artifact`) turns into its one error. Needs neither torch nor JAX.
+A defect of a description raises :class:`Damage`, which the reader of a file
+(:mod:`torchstone.artifact`) turns into its own error. Needs neither torch nor JAX.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .sharding import LARGEST, Mesh, Spec
 from .trees import Tree
 
 FORMAT_VERSION = 6
-"""The newest format. What :func:`describe` writes says the oldest one that has all that it needs."""
+"""The newest format. :func:`describe` writes the number of the oldest format that suffices."""
 
 SIGNATURE = "signature.json"
 
@@ -52,9 +52,9 @@ class InputSpec:
 class OutputSpec:
     """One result of ``main``, in order.
 
-    ``target`` of a mutation is the buffer's name among the weights, or the name
-    of the input that receives the result; of a check (0-d bool, true if all is
-    right) it is what is checked, as the error says it; of a size (0-d int64) it is the symbol of it.
+    For a mutation, ``target`` is the buffer's name among the weights, or the name of the input
+    that receives the result. For a check (0-d bool, true if it passed) it is the text that the
+    error shows. For a size (0-d int64) it is the size's symbol.
     """
 
     kind: OutputKind
@@ -66,13 +66,19 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """How to call a program; see :mod:`torchstone.trees` for the trees and
-    :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices.
-    ``ranks`` is how many ranks run a program with collectives together, each on arguments of its own.
-    ``relations`` are what the program needs of the symbols: what was assumed of them where the model was
-    traced, and the small sizes that it refuses. ``reasons`` say of some relations why. ``bounds`` has the
-    symbols of sizes that depend on values: results are as long as the bound, and a result of kind ``size``
-    says how many of their elements count. A number that depends on values has None as its bound."""
+    """How to call a program.
+
+    See :mod:`torchstone.trees` for the trees and :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is
+    the mesh of a program for several devices. ``ranks`` is the number of ranks that run a program with
+    collectives together, each on arguments of its own.
+
+    ``relations`` are conditions that the symbols must satisfy: those assumed when the model was traced, and
+    those that exclude small sizes which the program refuses. ``reasons`` explains some of the relations.
+
+    ``bounds`` has an upper bound for each symbol whose size depends on values. Results are as long as the
+    bound, and a result of kind ``size`` says how many of their elements are valid. A number that depends on
+    values has None as its bound.
+    """
 
     inputs: tuple[InputSpec, ...]
     outputs: tuple[OutputSpec, ...]
@@ -88,7 +94,7 @@ class Signature:
     producer: Mapping[str, str] = field(default_factory=dict)
 
     def padded(self, dim: int | str, symbols: Mapping[str, int]) -> int:
-        """How long a dimension of the module is where ``symbols`` are the sizes of the inputs."""
+        """Return the length of a dimension in the module, where ``symbols`` are the sizes of the inputs."""
         inside = names_in(str(dim)) if self.bounds else set()
         ends = [
             [(name, end) for end in (evaluate(bound, symbols), 0)]
@@ -100,7 +106,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class StoredForm:
-    """What a stored weight is. ``same_as`` names another weight whose values are also this one's."""
+    """The dtype and shape of a stored weight. ``same_as`` names another weight that has the same values."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -108,12 +114,12 @@ class StoredForm:
 
     @property
     def size(self) -> int:
-        """Bytes of its values."""
+        """The size of the values, in bytes."""
         return self.dtype.itemsize * math.prod(self.shape)
 
 
 class Damage(Exception):
-    """What is wrong with a file, for the one error that its reader gets."""
+    """A defect of a file; the reader of the file turns it into the error that the user gets."""
 
 
 def require(condition: bool, what: str) -> None:
@@ -124,7 +130,7 @@ def require(condition: bool, what: str) -> None:
 def describe(
     signature: Signature, weights: Mapping[str, StoredForm], checksums: Mapping[str, str]
 ) -> dict[str, Any]:
-    """``signature.json`` as data; ``checksums`` are the SHA-256 of the other members, in hexadecimal."""
+    """Return ``signature.json`` as data; ``checksums`` has the other members' SHA-256, in hexadecimal."""
     return {
         "format_version": _oldest_format(signature, weights),
         "sha256": dict(checksums),
@@ -134,7 +140,7 @@ def describe(
 
 
 def describe_program(signature: Signature) -> dict[str, Any]:
-    """What :func:`parse_signature` reads."""
+    """Return the description that :func:`parse_signature` reads."""
     return {
         "stablehlo_version": signature.stablehlo_version,
         "producer": dict(signature.producer),
@@ -152,18 +158,21 @@ def describe_program(signature: Signature) -> dict[str, Any]:
 
 
 def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
-    """What :func:`~torchstone.stored_weights.read_weights` reads."""
+    """Return the description that :func:`~torchstone.stored_weights.read_weights` reads."""
     return {name: _describe_form(form) for name, form in weights.items()}
 
 
 _SIZED = ("size", "size_check")
 MOST_UNKNOWN = 6
-"""Sizes that depend on values in one dimension: its length is sought at both ends of all of them."""
+"""The most sizes that depend on values in one dimension; its length is computed for both ends of each."""
 
 
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
-    """Format 2 brought meshes, 3 weights that are the same as another, 4 relations of sizes, 5 ranks,
-    6 sizes that depend on values."""
+    """Return the oldest format that has all that the program needs.
+
+    Format 2 added meshes, 3 weights that are the same as another, 4 relations of sizes, 5 ranks,
+    6 sizes that depend on values.
+    """
     if any(spec.kind in _SIZED for spec in signature.outputs):
         return 6
     if signature.ranks is not None:
@@ -198,10 +207,10 @@ def _describe_spec(spec: InputSpec | OutputSpec) -> dict[str, Any]:
 def versioned_json(
     content: bytes, member: str, key: str, newest: int, what: tuple[str, str]
 ) -> tuple[dict[str, Any], int]:
-    """The JSON object that ``member`` holds, and its format version, the entry ``key``.
+    """Return the JSON object in ``member``, and its format version, which is its entry ``key``.
 
-    ``what`` says what has the version, and what to export again. Raises :class:`Damage`, and
-    :class:`ArtifactVersionError` for a version above ``newest``.
+    ``what`` has two words for the error: the thing that has the version, and the thing to export again.
+    Raises :class:`Damage`, and :class:`ArtifactVersionError` for a version above ``newest``.
     """
     try:
         description = json.loads(content)
@@ -315,7 +324,7 @@ def _parse_mesh(description: Mapping[str, Any]) -> Mesh:
 
 
 def _split(spec: InputSpec, entry: Mapping[str, Any], mesh: Mesh | None) -> InputSpec:
-    """``spec`` with the sharding that every input of a program for a mesh has."""
+    """Return ``spec`` with the sharding in ``entry``, which every input has if there is a mesh."""
     if mesh is None:
         return spec
     given = get(entry, "sharding", list)
@@ -329,7 +338,7 @@ def _split(spec: InputSpec, entry: Mapping[str, Any], mesh: Mesh | None) -> Inpu
 
 
 def check_targets(signature: Signature, weights: Mapping[str, Any]) -> None:
-    """Every target exists, and every weight is what its inputs say."""
+    """Raise :class:`Damage` unless every target exists and every weight has the form of its input."""
     for spec in signature.inputs:
         if spec.kind in ("parameter", "buffer", "constant"):
             require(spec.target in weights, f"there is no weight {spec.target!r}")
@@ -353,7 +362,7 @@ def check_trees(signature: Signature) -> None:
 
 
 def _check_call(tree: Tree) -> None:
-    """The tree of inputs is that of a call: positional arguments, and others by name."""
+    """Raise :class:`Damage` unless ``tree`` describes positional and keyword arguments."""
     parts = tree.get("tuple")
     kinds = [set(part) for part in parts] if isinstance(parts, list) else []
     require(kinds in ([{"tuple"}, {"dict"}], [{"list"}, {"dict"}]), "input_tree is not that of a call")
@@ -362,7 +371,7 @@ def _check_call(tree: Tree) -> None:
 
 
 def _check_tree(tree: Tree, leaves: int, role: str, symbols: Mapping[str, Any]) -> None:
-    """A description of :mod:`torchstone.trees` with each of the ``leaves`` once."""
+    """Raise :class:`Damage` unless ``tree`` is valid (:mod:`torchstone.trees`) and has each leaf once."""
     found: list[Any] = []
     pending: list[Any] = [tree]
     while pending:
@@ -391,12 +400,12 @@ def _check_tree(tree: Tree, leaves: int, role: str, symbols: Mapping[str, Any]) 
     )
 
 
-# An expression of shapes.evaluate that cannot be expensive: few powers, with one digit and not of a power.
+# An expression that shapes.evaluate can evaluate cheaply: at most four powers, with exponents of one digit.
 _EXPRESSION = re.compile(r"(?!(?:.*\*\*){5})(?!.*\*\*\s*(?!\d\b(?!\s*\*\*)))[\w\s+\-*/%(),]{1,500}")
 
 
 def shape_of(entries: Sequence[Any], symbols: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
-    """Sizes and, where there may be ``symbols``, expressions of them."""
+    """Return ``entries`` as a shape: sizes and, if ``symbols`` is given, expressions of these symbols."""
     require(len(entries) <= _MOST_DIMENSIONS, f"{len(entries)} dimensions are too many")
     for dim in entries:
         is_size = type(dim) is int and 0 <= dim < 2**63
@@ -419,7 +428,7 @@ def is_relation(text: Any) -> bool:
 
 _LONGEST_RELATION = 2000
 _MOST_DIMENSIONS = 64
-"""As many as NumPy's arrays have."""
+"""The limit of NumPy's arrays."""
 
 
 def dtype_of(name: str) -> DType:
@@ -433,7 +442,7 @@ Kind = TypeVar("Kind")
 
 
 def get(mapping: Any, key: str, kind: type[Kind]) -> Kind:
-    """``mapping[key]`` if it is there and of that JSON type."""
+    """Return ``mapping[key]``; raise :class:`Damage` if it is missing or does not have the type ``kind``."""
     value = mapping.get(key) if isinstance(mapping, dict) else None
     require(type(value) is kind, f"{key!r} is missing or has the wrong type")
     return value  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """Spans of time that profiles record: phases of compilation, calls of programs, functions in eager PyTorch.
 
-What records them registers here; where nothing does, code on the way of a call makes one check:
-``if spans.recorders or spans.torch_records()``. Knows no clock and no format.
+Recorders add themselves to :data:`recorders`. If there are none, a span costs one check:
+``if spans.recorders or spans.torch_records()``. This module has no clock and no output format.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Recorder(Protocol):
     """Something that records spans and events."""
 
     def span(self, kind: Kind, name: str, subject: Any) -> AbstractContextManager[None]:
-        """A block that takes the time to record; ``subject`` is the program of a call."""
+        """Return a context whose time is recorded; for a call, ``subject`` is the program."""
         ...
 
     def recompiled(self, name: str, reason: str) -> None:
@@ -31,7 +31,7 @@ torch_records: Callable[[], bool] = bool
 
 
 def follow_torch() -> None:
-    """Let spans appear in ``torch.profiler``, whenever it is on. Loads torch."""
+    """Make spans appear in ``torch.profiler`` whenever it is on. Loads torch."""
     global torch_records
     from .torch_internals.profiling import is_profiling
 
@@ -39,7 +39,7 @@ def follow_torch() -> None:
 
 
 def span(kind: Kind, name: str, subject: Any = None) -> AbstractContextManager[None]:
-    """A block that whoever records sees under ``name``."""
+    """Return a context that all active recorders record under ``name``."""
     if recorders or torch_records():
         return _recorded(kind, name, subject)
     return nullcontext()
@@ -58,6 +58,6 @@ def _recorded(kind: Kind, name: str, subject: Any) -> Iterator[None]:
 
 
 def recompiled(name: str, reason: Callable[[], str]) -> None:
-    """Say that ``name`` is compiled again; ``reason`` is called only if somebody records it."""
+    """Tell recorders that ``name`` is compiled again; ``reason`` is called only if there is a recorder."""
     for recorder in tuple(recorders):
         recorder.recompiled(name, reason())

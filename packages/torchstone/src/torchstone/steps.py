@@ -33,22 +33,23 @@ def export_step(
     mesh: Mesh | None = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Program:
-    """Forward, loss, backward and optimizer update as one portable program with named state.
+    """Export forward, loss, backward and optimizer update as one portable program with named state.
 
     ``batch`` is an example: ``(inputs, targets)`` for ``loss_fn(model(inputs), targets)``, or ``(batch,)``
     for ``loss_fn(model, batch)``. The program takes the same, returns what ``loss_fn`` returns, and
-    updates its state. It begins with a copy of the present state of the model and the optimizer, which
-    both stay as they are; accumulated gradients are not part of it.
+    updates its state. It begins with a copy of the present state of the model and the optimizer, and
+    never changes these; accumulated gradients are not part of the state.
 
     ``program.state()`` has parameters and buffers under their names, an optimizer's tensors as
     ``optimizer.state.<parameter>.<name>``, and its numbers, 0-d and float64, as
     ``optimizer.param_groups.<i>.<name>``: ``program.load_state({"optimizer.param_groups.0.lr": 1e-4})``
     changes the learning rate. Numbers that the optimizer's code branches on are constants.
 
-    ``clip_norm`` to ``nonfinite`` are those of :func:`~torchstone.compile_step`, without ``"raise"``. The
-    others are those of :func:`~torchstone.export`; state of the optimizer that has its parameter's shape
-    lies on a mesh as the parameter does. Raises :class:`~torchstone.errors.TrainingError` for steps that are
-    not one program, and what :func:`~torchstone.export` raises.
+    The arguments ``clip_norm`` to ``nonfinite`` are those of :func:`~torchstone.compile_step`, without
+    ``"raise"``. The other arguments are those of :func:`~torchstone.export`. On a mesh, optimizer state that
+    has its parameter's shape is split like the parameter. Raises
+    :class:`~torchstone.errors.TrainingError` for steps that cannot be one program, and the errors of
+    :func:`~torchstone.export`.
     """
     from .errors import TrainingError
     from .training.exported import build_step

@@ -1,11 +1,11 @@
-"""Weights in a safetensors member: laid out for mapping, written one at a time, read where they lie.
+"""Weights in a safetensors member: laid out for memory-mapping, written one at a time, read without copies.
 
 The data of each weight whose size is a multiple of :data:`ALIGNMENT` begins at a multiple of it, so that an
-engine on the host takes a mapped file as it is. The others come after them, the widest elements first. A
+engine on the host can use a mapped file directly. The other weights follow, the widest elements first. A
 weight that is in memory under two names is stored once.
 
 A dtype that safetensors lacks (complex128, the 4-bit integers) is stored as bytes, with one more dimension;
-``signature.json`` has the real dtype. Not here: the zip file around it (:mod:`torchstone.artifact`).
+``signature.json`` has the real dtype. Not here: the zip file around the member (:mod:`torchstone.archive`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from . import dtypes
 from .signature import Damage, StoredForm, dtype_of, get, require, shape_of
 
 ALIGNMENT = 64
-"""Bytes: what PJRT asks of memory that it takes without a copy."""
+"""Bytes: the alignment that PJRT requires of memory that it uses without a copy."""
 
 Array = numpy.ndarray[Any, Any]
 
 _AS_BYTES = frozenset({dtypes.COMPLEX128, dtypes.INT4, dtypes.UINT4})
 _LENGTH = 8
-"""Bytes of the length at the start of a safetensors file."""
+"""Size in bytes of the length field at the start of a safetensors file."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Layout:
     size: int
 
     def write(self, weights: Mapping[str, Any], write: Callable[[Any], object]) -> None:
-        """Give ``write`` the whole member in parts, each weight by itself."""
+        """Call ``write`` with the header, then with the data of each weight."""
         write(self.header)
         for name in self.order:
             write(numpy.asarray(weights[name], order="C").reshape(-1).view(numpy.uint8).data)
 
 
 def lay_out(weights: Mapping[str, Any]) -> Layout:
-    """The layout of ``weights``, NumPy arrays by name; the same for equal weights in any order."""
+    """Return the layout of ``weights``, NumPy arrays by name; it does not depend on their order."""
     forms: dict[str, StoredForm] = {}
     first: dict[Any, str] = {}
     for name, array in sorted(weights.items()):
@@ -83,9 +83,9 @@ def _stored_shape(form: StoredForm) -> list[Any]:
 
 
 def read_weights(content: Array, declared: Mapping[str, Any]) -> dict[str, Array]:
-    """The weights in ``content``, the bytes of a safetensors file, as views of it.
+    """Return the weights in ``content``, the bytes of a safetensors file, as views of it.
 
-    ``declared`` is what the signature says of them. Raises :class:`Damage`.
+    ``declared`` is the signature's description of them. Raises :class:`Damage` if the two disagree.
     """
     found = _read_header(content)
     forms = {name: _declared(entry) for name, entry in declared.items()}
@@ -112,7 +112,7 @@ def _declared(entry: Any) -> StoredForm:
 
 
 def _read_header(content: Array) -> dict[str, tuple[list[Any], Array]]:
-    """Shape and bytes of each weight. They must be all of the content, without gaps: nothing hides there."""
+    """Return the shape and bytes of each weight; raise :class:`Damage` if they leave bytes unused."""
     begin = _LENGTH + int.from_bytes(content[:_LENGTH].tobytes(), "little")
     require(len(content) >= _LENGTH and begin <= len(content), "weights.safetensors: the header is cut off")
     try:

@@ -7,9 +7,9 @@ A tree description is JSON: ``{"leaf": i}`` (the i-th tensor), ``{"none": null}`
 [...], "values": [...]}}`` for registered classes (a model's output object, say). The
 record of a named tuple also has ``"module"``, where its class lives.
 
-Reading one never imports a class. :func:`unflatten` makes a named tuple of its own
-class where the process has imported that already, else of an equal one, and a
-:class:`Record` of everything else.
+Reading a description never imports a class. For a named tuple, :func:`unflatten` uses
+the tuple's own class if the process has imported it already, and else makes an equal
+class. All other records become a :class:`Record`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Tree = dict[str, Any]
 
 
 class Record(dict[str, Any]):
-    """A dict whose entries are attributes and numbered too; ``type_name`` is its class in the model."""
+    """A dict whose values can also be read as attributes or by position.
+
+    ``type_name`` is the name of its class in the model.
+    """
 
     type_name: str = ""
 
@@ -52,17 +55,17 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 
 
 def plain_constant(value: Any) -> Any:
-    """A Python value as a description holds it: NumPy's float64, members of enumerations as plain values."""
+    """Return ``value`` as descriptions store it: NumPy's float64 and members of enumerations become plain."""
     return next((plain(value) for base, plain in _PLAIN if isinstance(value, base)), value)
 
 
 def flatten(
     tree: Tree, value: Any, path: str = "inputs", symbols: Mapping[str, int] | None = None
 ) -> dict[int, Any]:
-    """The leaves of ``value`` by index; sizes in it are compared once ``symbols`` are known.
+    """Return the leaves of ``value`` by index; sizes in it are compared if ``symbols`` is given.
 
-    Raises :class:`InputMismatch` that names the place where ``value`` differs
-    from the description, what was expected there and what was found.
+    Raises :class:`InputMismatch` where ``value`` differs from the description. The message
+    names the place, what was expected there and what was found.
     """
     ((kind, content),) = tree.items()
     if kind == "leaf":
@@ -98,7 +101,7 @@ def flatten(
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any], symbols: Mapping[str, int] | None = None) -> Any:
-    """The nested value of a description: ``leaves`` at their places, sizes computed from ``symbols``."""
+    """Return the nested value of a description, with ``leaves`` in place and sizes from ``symbols``."""
     ((kind, content),) = tree.items()
     if kind == "leaf":
         return leaves[content]
@@ -121,7 +124,7 @@ def unflatten(tree: Tree, leaves: Sequence[Any], symbols: Mapping[str, int] | No
 
 
 def field_names(cls: type) -> tuple[str, ...] | None:
-    """The fields of a class of named tuples, ``torch.return_types`` included; None for any other class."""
+    """Return the fields of a named tuple's class, also of ``torch.return_types``; None for other classes."""
     if not issubclass(cls, tuple):
         return None
     names = getattr(cls, "_fields", None)
@@ -131,7 +134,7 @@ def field_names(cls: type) -> tuple[str, ...] | None:
 
 
 def _loaded_tuple(content: Mapping[str, Any]) -> type | None:
-    """The class that a named tuple's description names, if it is loaded and has the same fields."""
+    """Return the class that a named tuple's description names, if it is loaded and has the same fields."""
     found: Any = sys.modules.get(content["module"])
     for name in content["type"].split("."):
         found = getattr(found, name, None)
@@ -141,7 +144,7 @@ def _loaded_tuple(content: Mapping[str, Any]) -> type | None:
 
 @cache
 def _equal_tuple(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    """A class of named tuples in place of one that is not loaded."""
+    """Return a named tuple's class with these fields, in place of one that is not loaded."""
     return namedtuple(name.rpartition(".")[2], fields, rename=True)
 
 
@@ -150,11 +153,14 @@ def _made(cls: Any, values: list[Any]) -> Any:
 
 
 _POSITIONAL, _KEYWORDS = "inputs[0]", "inputs[1]"
-"""Where the two kinds of arguments lie in the tree of a program's inputs."""
+"""The paths of the two kinds of arguments in the tree of a program's inputs."""
 
 
 def readable(path: str) -> str:
-    """``inputs[0][1]`` is positional argument 1, ``inputs[1]['mask']`` the keyword ``mask``."""
+    """Return the name of a path for messages: ``input 1`` for ``inputs[0][1]``, and so on.
+
+    ``inputs[0][1]`` is positional argument 1, ``inputs[1]['mask']`` the keyword argument ``mask``.
+    """
     positional = re.fullmatch(r"inputs\[0\]\[(\d+)\](.*)", path)
     if positional:
         return f"input {positional[1]}{positional[2]}"
@@ -163,7 +169,7 @@ def readable(path: str) -> str:
 
 
 def leaf_paths(tree: Tree, path: str) -> dict[int, str]:
-    """A readable name for each leaf: ``x``, ``batch['mask']``, …"""
+    """Return a readable name for each leaf: ``x``, ``batch['mask']``, …"""
     ((kind, content),) = tree.items()
     if kind == "leaf":
         return {content: path}
@@ -179,7 +185,7 @@ def leaf_paths(tree: Tree, path: str) -> dict[int, str]:
 
 
 def _check_constant(value: Any, wanted: Any, path: str) -> None:
-    """Raises where ``value`` is not ``wanted`` in type and bits: True, 1 and 1.0 differ, 0.0 and -0.0 too."""
+    """Raise unless both have the same type and bits: True, 1 and 1.0 differ, and so do 0.0 and -0.0."""
     given = plain_constant(value)
     if type(given) is not type(wanted) or not _same_bits(given, wanted):
         raise InputMismatch(
@@ -221,7 +227,7 @@ def _record(content: Mapping[str, Any], value: Any, path: str) -> list[Any]:
     if isinstance(value, Mapping):
         return _mapping(content, value, path)
     if "module" in content and isinstance(value, _equal_tuple(content["type"], tuple(content["keys"]))):
-        return list(value)  # fields that are not identifiers have other names in it
+        return list(value)  # by position: the class renames fields that are not identifiers
     missing = [key for key in content["keys"] if not hasattr(value, key)]
     if missing:
         raise InputMismatch(

@@ -12,7 +12,7 @@ from torchstone.config import override
 
 @pytest.fixture
 def fresh_dynamo() -> Iterator[None]:
-    """No code that another test has compiled is left."""
+    """Reset Dynamo before and after the test, so that it finds no code that another test compiled."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -20,6 +20,6 @@ def fresh_dynamo() -> Iterator[None]:
 
 @pytest.fixture
 def tuning(fresh_dynamo: None) -> Iterator[None]:
-    """Choices are measured, of code that no other test has compiled."""
+    """Measure choices, with no code left that another test compiled."""
     with override(tuning=True):
         yield

@@ -61,7 +61,7 @@ def test_forward_and_backward_agree_with_eager() -> None:
 
 
 class TestGaussianLoss:
-    """PyTorch's own looks at the values of the variances, which would end the graph."""
+    """PyTorch's own implementation looks at the values of the variances, which would break the graph."""
 
     @pytest.mark.kept("mean")
     @pytest.mark.parametrize("reduction", ["none", "mean"])
@@ -132,7 +132,7 @@ def test_a_tensor_made_of_numbers(train: bool) -> None:
 
 
 def test_no_size_depends_on_values() -> None:
-    """PyTorch's own code for these looks at values, or takes as many elements as a mask selects."""
+    """PyTorch's own code for these calls looks at values, or takes as many elements as a mask selects."""
 
     def everything(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         written = x * 1.5
@@ -154,7 +154,7 @@ def test_no_size_depends_on_values() -> None:
 
 
 def test_what_a_gradient_asks_of_values_breaks_no_graph() -> None:
-    """That of a complex decomposition looks whether the loss depends on the phases of its vectors."""
+    """A complex decomposition's gradient checks whether the loss depends on the phases of its vectors."""
 
     def loss(x: torch.Tensor) -> torch.Tensor:
         left, values, right = torch.linalg.svd(x, full_matrices=False)
@@ -269,7 +269,7 @@ def test_buffers_are_updated_in_training() -> None:
 )
 @pytest.mark.parametrize("kind", [nn.Parameter, nn.Buffer])
 def test_what_a_module_holds_may_be_replaced(kind: Any, dtype: torch.dtype, change: Any) -> None:
-    """Most of these leave the address as it is: the call relies on Dynamo's guards for the rest."""
+    """Most of these changes keep the tensor's address; Dynamo's guards notice the others."""
 
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -506,4 +506,4 @@ def test_what_was_compiled_is_freed() -> None:
     torch._dynamo.reset()
     gc.collect()
     assert reference() is None
-    assert result.isfinite().all()  # it outlives the code that computed it
+    assert result.isfinite().all()  # the result outlives the code that computed it

@@ -57,14 +57,14 @@ SOME = {
 
 ROUNDED_FIRST = ("add with alpha", "sub with alpha", "rsub with alpha", "add of a scaled number")
 ROUNDED_FIRST += ("sub of a scaled number", "remainder", "pow", "list of sums", "list of powers")
-"""Calls whose number eager PyTorch's 16-bit kernels round before they compute."""
+"""Calls in which eager PyTorch's 16-bit kernels round the number before they compute."""
 
 
 @pytest.mark.kept(*(f"{call}-{dtype}" for dtype, calls in SOME.items() for call in calls.split("|")))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", CALLS)
 def test_calls(name: str, dtype: torch.dtype) -> None:
-    """Like eager PyTorch in at least float32: its 16-bit kernels round in between at the end of a tensor."""
+    """Compare with eager PyTorch, at least in float32: at a tensor's end, 16-bit kernels round in between."""
     call, wide = CALLS[name], torch.promote_types(dtype, torch.float32)
     x, y = torch.randn(3, 3, dtype=dtype), torch.randn(3, 3, dtype=dtype)
     torch._dynamo.reset()
@@ -75,12 +75,12 @@ def test_calls(name: str, dtype: torch.dtype) -> None:
             given = torch.tensor(number, dtype=dtype).item() if name in ROUNDED_FIRST else number
             expected = pytree.tree_leaves(call(x.to(wide), y.to(wide), given))
             torch.testing.assert_close(found, [one.to(dtype) for one in expected], equal_nan=True)
-    assert len(graphs) == 2  # for the first number, and for any other
+    assert len(graphs) == 2  # one for the first number, one for any other
 
 
 @pytest.mark.parametrize("dtype", [None, torch.int64, torch.bool, torch.complex64], ids=str)
 def test_fills(dtype: torch.dtype | None) -> None:
-    """Values are those of the dtype, and a tensor's memory order is kept."""
+    """The filled values have the dtype asked for, and a tensor's memory order is kept."""
 
     def call(x: torch.Tensor, s: float) -> tuple[torch.Tensor, ...]:
         return torch.full((2, 3), s, dtype=dtype), torch.full_like(x, s, dtype=dtype)
@@ -117,7 +117,7 @@ OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=lambda one: one if isinstance(one, str) else "")
 def test_learning_rates(name: str, options: dict[str, Any], foreach: bool) -> None:
-    """Steps with a schedule of the learning rate, compiled apart from the model."""
+    """Train with a learning rate schedule, the optimizer's step compiled apart from the model."""
     torch._dynamo.reset()
     trained = []
     for compiled in (True, False):
@@ -163,7 +163,7 @@ def _broken(a: torch.Tensor, s: float) -> torch.Tensor:
 
 @pytest.mark.parametrize("function", [_scaled, _counted, _read, _broken])
 def test_a_number_in_float64_is_changed_in_place(function: Callable[[torch.Tensor, float], Any]) -> None:
-    """Dynamo alone drops such calls: it takes them for reads of a number that it knows."""
+    """Dynamo alone drops such calls, because it takes them for reads of a number that it knows."""
     compiled = torch.compile(function, backend="torchstone")
     ours, eager = (torch.tensor(2.0, dtype=torch.float64) for _ in range(2))
     for s in (0.5, 0.75, 3.0, 0.25):

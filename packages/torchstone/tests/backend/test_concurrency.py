@@ -23,7 +23,7 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> list[Exception]:
-    """What ``work`` raised in ``count`` threads that start together; fails if one of them does not end."""
+    """Return what ``work`` raised in ``count`` threads that start together; fail if a thread does not end."""
     errors: list[Exception] = []
     together = threading.Barrier(count)
 
@@ -75,7 +75,7 @@ def test_a_call_while_tracing_does_not_wait_for_one_that_wants_to_trace() -> Non
         if number == 0:
             with tracing():
                 traces.set()
-                time.sleep(0.5)  # the other thread has begun to specialize, and waits for the lock
+                time.sleep(0.5)  # by now the other thread has begun to specialize, and waits for the lock
                 compiled(a)
         else:
             traces.wait()

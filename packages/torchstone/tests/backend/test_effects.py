@@ -1,4 +1,4 @@
-"""What functions do beside computing results happens as often as in eager PyTorch, measured or not."""
+"""Side effects of functions happen as often as in eager PyTorch, whether the function is measured or not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ counted.register_autograd(lambda _, gradient: counted_backward(gradient))
 
 
 class WithEffectInBackward(torch.autograd.Function):
-    """Its gradient counts its calls."""
+    """Doubles its input; its backward counts its calls."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -72,7 +72,7 @@ def _counting() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Decision]:
-    """What measuring found each time. Whatever can be chosen is eager PyTorch, after trials of both."""
+    """The decisions so far. Each runs both candidates and picks eager PyTorch where it works and agrees."""
     found: list[Decision] = []
 
     def best(_: Decisions, question: Any, candidates: Any, **options: Any) -> Decision:
@@ -91,7 +91,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Decision]:
 
 
 def effects(function: Callable[..., Any]) -> list[Any]:
-    """Counts, results and gradients after each of three calls."""
+    """Return the counts, result and gradient after each of three calls."""
     CALLS.clear()
     seen = []
     for _ in range(3):
@@ -143,7 +143,7 @@ def test_collectives_do_not_run_again(asked: list[Decision], tmp_path: Path) -> 
 
 
 def test_numbers_that_nothing_uses_are_not_drawn_again(asked: list[Decision]) -> None:
-    """Graphs of operators lack them, and eager PyTorch draws them."""
+    """The operator graph lacks random numbers that nothing uses, but eager PyTorch draws them."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         torch.rand(3)
@@ -172,7 +172,7 @@ def test_writes_that_autograd_does_not_see(asked: list[Decision]) -> None:
 
 
 def test_inputs_behind_those_that_share_memory(asked: list[Decision]) -> None:
-    """AOTAutograd puts one input in place of the last two, in front of the first."""
+    """AOTAutograd replaces the last two inputs by one, and puts it in front of the first."""
 
     def function(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         a.add_(1)
@@ -198,7 +198,7 @@ def test_an_error_in_eager_leaves_the_recording_of_gradients_alone(asked: list[D
         return y + x
 
     compiled, x = torch.compile(function, backend="torchstone"), torch.ones(1, requires_grad=True)
-    for _ in range(2):  # the program reads the nearest element; eager PyTorch, which is tried, raises
+    for _ in range(2):  # the program reads the nearest element; eager PyTorch raises when it is tried
         compiled(x, torch.tensor([7]))
         assert torch.is_grad_enabled()
     assert [decision.chosen for decision in asked] == ["compiled"]
@@ -218,7 +218,7 @@ def test_an_error_in_eager_leaves_the_recording_of_gradients_alone(asked: list[D
 def test_functions_that_an_error_would_leave_half_done_stay_compiled(
     transform: Any, asked: list[Decision]
 ) -> None:
-    """In eager PyTorch the transform would stay on."""
+    """When eager PyTorch raises in a trial, it would leave the transform on."""
 
     def function(x: torch.Tensor, index: torch.Tensor) -> Any:
         if transform is torch.autocast:
@@ -235,7 +235,7 @@ def test_functions_that_an_error_would_leave_half_done_stay_compiled(
 
 
 def test_hooks_on_saved_tensors_are_called_as_often_as_the_function(asked: list[Decision]) -> None:
-    """Activation checkpointing counts with them what is saved."""
+    """Activation checkpointing uses such hooks to count the saved tensors."""
     layer, packed = nn.Linear(3, 2), []
     compiled = torch.compile(lambda x: layer(x).sin(), backend="torchstone")
     for calls in range(1, 4):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("tuning")
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Measuring says that eager PyTorch is faster; returns what was asked."""
+    """Make measuring prefer eager PyTorch; return the questions that were asked."""
     asked: list[dict[str, Any]] = []
 
     def best(_: Decisions, question: dict[str, Any], candidates: Any, *, agree: Any, **__: Any) -> Decision:
@@ -44,7 +44,7 @@ def in_eager(records: list[GraphRecord]) -> dict[str, int]:
 
 
 class Convolutions(nn.Module):
-    """Saves what comes from convolutions with channels last."""
+    """A network that saves results of channels-last convolutions for its backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ def test_each_shape_asks_at_its_second_call(eager: list[dict[str, Any]]) -> None
 
 @torchstone.graph_pass("nothing")
 def nothing(module: GraphModule) -> GraphModule:
-    """A pass of a user."""
+    """A user's pass, which changes nothing."""
     return module
 
 
@@ -188,7 +188,7 @@ def test_calls_that_are_watched_run_the_program(eager: list[dict[str, Any]]) -> 
 
 
 def test_a_graph_that_eager_refuses_stays_compiled() -> None:
-    """The program reads the nearest element where eager PyTorch raises."""
+    """The program reads the nearest element, where eager PyTorch raises."""
     compiled = torch.compile(lambda x, i: x.index_select(0, i), backend="torchstone")
     x, index = torch.randn(3), torch.tensor([7])
     with recorded() as records:
@@ -199,7 +199,7 @@ def test_a_graph_that_eager_refuses_stays_compiled() -> None:
 
 @pytest.mark.usefixtures("eager")
 def test_buffers_are_written_once_per_call() -> None:
-    """A trial writes copies of them."""
+    """A trial writes into copies of the buffers."""
     model, twin = (nn.BatchNorm1d(4, momentum=0.5) for _ in range(2))
     compiled = torch.compile(model, backend="torchstone", fullgraph=True)
     for _ in range(3):
@@ -224,7 +224,7 @@ def test_a_trial_leaves_gradients_hooks_and_random_state_alone() -> None:
 
 
 def test_written_inputs_in_shared_memory_are_not_tried(eager: list[dict[str, Any]]) -> None:
-    """Copies of them would not share it."""
+    """Copies of the inputs would not share memory."""
     compiled = torch.compile(lambda a, b: a.mul_(2) + b, backend="torchstone")
     for _ in range(3):
         base = torch.ones(4)
@@ -275,7 +275,7 @@ ONE = torch.arange(1.0, 2001.0)
     ("other", "expected"),
     [
         (ONE * (1 + 1e-6), True),
-        (ONE + 1e-3, True),  # of the largest element
+        (ONE + 1e-3, True),  # only rounding, compared with the largest element
         (ONE.where(ONE != 7, torch.nan), False),
         (ONE * 1.01, False),
     ],
@@ -291,8 +291,8 @@ TURNED = ONE.where(ONE != 700, 0)
     ("other", "expected"),
     [
         ([ONE, ONE * 1e-7], True),
-        ([TURNED, ONE * 1e-7], True),  # one element of many
-        ([ONE, ONE * 5e-8], True),  # nothing but rounding beside the other
+        ([TURNED, ONE * 1e-7], True),  # only one element of many differs
+        ([ONE, ONE * 5e-8], True),  # the difference is only rounding, compared with the first
         ([ONE * 1.1, ONE * 1e-7], False),
         ([-ONE, ONE * 1e-7], False),
         ([ONE, ONE], False),

@@ -93,7 +93,7 @@ def test_strides_of_results_without_elements(shape: tuple[int, ...], dynamic: bo
 )
 def test_dropout_of_nothing_is_the_input(shape: tuple[int, int], options: dict[str, Any]) -> None:
     function = compiled(lambda a: F.dropout(a, **options))
-    for rows in (shape[0], 2 * shape[0], 3 * shape[0]):  # symbolic from the second on
+    for rows in (shape[0], 2 * shape[0], 3 * shape[0]):  # from the second call on, the size is symbolic
         x = torch.ones(rows, shape[1])
         assert F.dropout(x, **options) is x
         assert function(x) is x
@@ -101,7 +101,7 @@ def test_dropout_of_nothing_is_the_input(shape: tuple[int, int], options: dict[s
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_dropout_of_everything(dtype: torch.dtype) -> None:
-    """Infinities and NaN are not finite afterwards, and zeros keep their signs."""
+    """Infinities and NaN become NaN, and zeros keep their signs."""
     x = torch.tensor([torch.nan, 1.0, torch.inf, -1.0, -0.0], dtype=dtype)
     found, expected = compiled(F.dropout)(x, 1.0), F.dropout(x, 1.0)
     torch.testing.assert_close(found, expected, equal_nan=True)
@@ -138,7 +138,7 @@ def test_infinity_is_found_beside_nan(dtypes: tuple[torch.dtype, torch.dtype], i
 
 @pytest.mark.parametrize("gradients", [False, True])
 def test_a_result_beside_itself_detached(gradients: bool) -> None:
-    """Both are views of the product's own result, and the second is made from the first."""
+    """Both results are views of the product's own result, and the second is made from the first."""
 
     def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         result = torch.einsum("ij,kj->ik", x, x)
@@ -155,7 +155,7 @@ def test_a_result_beside_itself_detached(gradients: bool) -> None:
 
 
 def test_positions_in_a_constant() -> None:
-    """Their number is known, at symbolic numbers as well."""
+    """The number of positions is known, even if numbers in the program are symbolic."""
 
     def function(n: int) -> tuple[torch.Tensor, ...]:
         condition = torch.tensor([True, False, True])
@@ -190,14 +190,14 @@ def test_max_pooling_keeps_its_own_gradient() -> None:
 
 
 class Marked(torch.Tensor):
-    """A subclass without behavior of its own."""
+    """A tensor subclass without behavior of its own."""
 
 
 @pytest.mark.parametrize(
     "function", [lambda a: a + 1, lambda a: a.t() * 2, lambda a: a.add_(1)], ids=["value", "view", "mutation"]
 )
 def test_plain_subclasses_of_tensors(function: Any) -> None:
-    """AOTAutograd watches each call in a mode that takes operators of plain tensors only."""
+    """AOTAutograd runs each call in a mode that accepts only operators on plain tensors."""
     ours, eager = (torch.ones(2, 3).as_subclass(Marked) for _ in range(2))
     found, expected = compiled(function)(ours), function(eager)
     assert type(found) is type(expected)

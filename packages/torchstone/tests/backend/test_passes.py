@@ -28,7 +28,7 @@ def cosines(module: GraphModule) -> GraphModule:
 
 @torch.library.custom_op("torchstone_passes::negated", mutates_args=())
 def negated(x: torch.Tensor) -> torch.Tensor:
-    """Has no lowering."""
+    """A custom operator without a lowering."""
     return -x
 
 
@@ -45,7 +45,7 @@ def compiled(function: Callable[..., Any], *passes: Pass[Any], **options: Any) -
 
 
 def test_a_pass_sees_every_graph() -> None:
-    """The derivative of the sine is a cosine: where the backward graph has a sine, it becomes one."""
+    """The derivative of the sine is a cosine, so the pass also changes a backward graph that has a sine."""
     x = X.clone().requires_grad_()
     with recorded() as records:
         compiled(lambda x: x.sin().sum(), cosines)(x).backward()

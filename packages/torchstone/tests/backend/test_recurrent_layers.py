@@ -35,13 +35,13 @@ class Network(nn.Module):
 
 @pytest.fixture(autouse=True)
 def every_layer(monkeypatch: pytest.MonkeyPatch, tuning: None) -> None:
-    """Every layer is large enough to be measured."""
+    """Make every layer count as large enough to be measured."""
     monkeypatch.setattr(recurrent_layers, "_SMALL", 0)
 
 
 @pytest.fixture
 def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring says that eager PyTorch's kernel is faster."""
+    """Make measuring prefer eager PyTorch's kernel."""
     monkeypatch.setattr(Decisions, "best", lambda *_, **__: Decision("oneDNN"))
 
 
@@ -137,7 +137,7 @@ def test_steps_are_those_of_eager() -> None:
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
     states = [[one.state[p]["momentum_buffer"] for p in one.param_groups[0]["params"]] for one in optimizers]
     torch.testing.assert_close(*states)
-    assert [record.kind for record in records] == ["step", "step"]  # the second one has momentum
+    assert [record.kind for record in records] == ["step", "step"]  # the second program has momentum
     assert preferred(records) == {"step": {FORWARD: 2, BACKWARD: 2}}
 
 

@@ -1,4 +1,4 @@
-"""What eager PyTorch refuses, and what a compiled program cannot do: one error, and nothing written."""
+"""Calls that eager PyTorch refuses or that a program cannot run: each gives one error and writes nothing."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def energy(x: torch.Tensor) -> torch.Tensor:
     [
         lambda f, x: torch.autograd.grad(torch.autograd.grad(f(x), x, create_graph=True)[0].sum(), x),
         lambda f, x: f(x).backward(create_graph=True),
-        lambda f, x: torch.autograd.functional.hessian(f, x),  # would take a missing derivative for zeros
+        lambda f, x: torch.autograd.functional.hessian(f, x),  # would treat missing derivatives as zeros
         lambda f, x: torch.autograd.functional.hvp(f, x, torch.ones_like(x)),
     ],
     ids=["grad of grad", "backward", "hessian", "hvp"],

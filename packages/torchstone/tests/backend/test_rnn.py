@@ -39,7 +39,7 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 def compiled(function: Callable[..., Any], **settings: Any) -> Any:
-    """Without a graph break and without an operator in eager, or not at all."""
+    """Compile ``function``; raise on a graph break or on an operator that would run in eager PyTorch."""
     return torch.compile(
         function, backend="torchstone", fullgraph=True, options={"fallback": False}, **settings
     )
@@ -55,7 +55,7 @@ def initial(network: nn.RNNBase, batch: Sequence[int] = (BATCH,), dtype: torch.d
 
 
 def outputs_and_gradients(network: nn.Module, call: Callable[..., Any], *args: Any) -> list[torch.Tensor]:
-    """All outputs, then the gradients of a weighted sum of them: of arguments, then of parameters."""
+    """Return all outputs, then the gradients of their weighted sum: arguments' first, then parameters'."""
     leaves = [leaf for leaf in pytree.tree_leaves(args) if getattr(leaf, "requires_grad", False)]
     leaves += list(network.parameters())
     outputs = [leaf for leaf in pytree.tree_leaves(call(*args)) if leaf.is_floating_point()]
@@ -70,7 +70,7 @@ def agree(ours: Sequence[torch.Tensor], eager: Sequence[torch.Tensor], **toleran
 
 
 def counts(records: list[GraphRecord]) -> dict[str, tuple[int, int]]:
-    """By kind of graph: how many layers and gradients of layers it has."""
+    """Return, by kind of graph, how many layers and how many gradients of layers it has."""
     return {record.kind: (record.native[LAYER], record.native[BACKWARD]) for record in records}
 
 
@@ -108,7 +108,7 @@ def test_inference_is_one_operator(name: str) -> None:
 @pytest.mark.kept("gru")
 @pytest.mark.parametrize("name", ["lstm-projected", "gru", "rnn-relu"])
 def test_inference_over_several_blocks_of_steps(name: str) -> None:
-    """Whole blocks and a part of one, from either end."""
+    """The 150 steps are several whole blocks and a part of one, read from either end."""
     network = NETWORKS[name]()
     x = torch.randn(*((BATCH, 150) if network.batch_first else (150, BATCH)), INPUTS)
     with torch.no_grad():
@@ -156,7 +156,7 @@ def test_bfloat16() -> None:
     ours = outputs_and_gradients(network, compiled(network), x)
     wide = outputs_and_gradients(network.double(), network, x.detach().double().requires_grad_())
     assert all(tensor.dtype is torch.bfloat16 for tensor in ours)
-    for a, b in zip(ours, wide, strict=True):  # bfloat16 has 8 bits: 2⁻⁸ per rounding, a few of them
+    for a, b in zip(ours, wide, strict=True):  # bfloat16 has 8 bits: allow a few roundings of 2⁻⁸ each
         assert (a.double() - b).abs().max() <= 2**-6 * b.abs().max()
 
 
@@ -220,7 +220,7 @@ class TestPacked:
         assert records[0].native["torchstone.lstm_packed.default"] == 1
 
     def test_without_initial_states_dynamo_steps_aside(self) -> None:
-        """How many sequences there are is data: Dynamo runs the call in eager."""
+        """The number of sequences depends on data, so Dynamo runs the call in eager PyTorch."""
         network, packed = nn.GRU(INPUTS, HIDDEN), pack_sequence(self.sequences(), enforce_sorted=False)
         output, last = torch.compile(network, backend="torchstone")(packed)
         expected, state = network(packed)
@@ -239,7 +239,7 @@ class TestDropout:
 
     @staticmethod
     def identity(size: int, dropout: float) -> nn.RNN:
-        """Two layers that return positive inputs as they are, but for what is dropped between them."""
+        """Return two layers that change positive inputs only by the dropout between the layers."""
         network = nn.RNN(size, size, num_layers=2, nonlinearity="relu", bias=False, dropout=dropout)
         with torch.no_grad():
             for name, weight in network.named_parameters():

@@ -1,4 +1,4 @@
-"""What compiled forward code saves for its backward: in the order that the engine computes it in."""
+"""The tensors that compiled forward code saves for its backward are in the engine's order of computation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torchstone
 
 
 class Network(nn.Module):
-    """Returns one value that its backward needs, a view of another, and a scalar."""
+    """A network whose forward returns a value that its backward needs, a view of another, and a scalar."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def test_other_engines_save_as_they_compute() -> None:
 
 
 def test_parts_around_eager_operators_agree() -> None:
-    """An operator without a lowering divides the graph; what it makes is saved in PyTorch's own order."""
+    """An operator without a lowering divides the graph; its results are saved in PyTorch's own order."""
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Conv2d(4, 2, 3))
 
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -42,7 +42,7 @@ X, BATCH = torch.tensor([0.3, -1.2, 0.7]), torch.linspace(-1, 1, 12).reshape(4, 
 
 
 def assert_as_eager(transform: Callable[[Any], Any], function: Callable[..., Any]) -> None:
-    """Of a function that was called before, so that there is a program."""
+    """Check the transform of a compiled function that was called before, so that it has a program."""
     torch.manual_seed(1)
     expected = transform(function)
     ours = compiled(function)
@@ -89,7 +89,7 @@ def two_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def plain(gradients: dict[str, Tensor]) -> dict[str, Tensor]:
-    """By the names that parameters have in the model itself."""
+    """Rename gradients of a compiled module to the parameter names of the model itself."""
     return {name.removeprefix("_orig_mod."): one for name, one in gradients.items()}
 
 
@@ -167,7 +167,7 @@ def test_a_batch_of_gradients(transform: Transform, dynamic: bool) -> None:
 
 
 def test_a_batch_of_gradients_of_a_dropped_function() -> None:
-    """The mask of the forward pass holds for each of them."""
+    """The mask of the forward pass is the same for every gradient in the batch."""
     x = X.clone().requires_grad_()
     y = compiled(dropped)(x)
     found = torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)[0]

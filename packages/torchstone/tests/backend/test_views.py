@@ -73,7 +73,7 @@ VIEWS: dict[str, Function] = {
     "view_as_real": lambda a, n: torch.view_as_real(torch.view_as_complex(a.view(-1, 3, 2)))[n:],
     "views of views": lambda a, n: a[n:].t()[::2].unsqueeze(-1).expand(3, -1, 2),
     "vsplit": lambda a, n: a.vsplit([n]),
-    # of what the graph computes
+    # views of what the graph computes
     "of a result": lambda a, n: (a * 2)[n:],
     "of a result, twice": lambda a, n: (lambda b: (b[n:], b[:, ::2], b[0].expand(n, 6)))(a * 2),
     "of a result and the result": lambda a, n: (lambda b: (b.t(), b, b[n]))(a.sin()),
@@ -92,14 +92,14 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 def matrices(**options: Any) -> list[torch.Tensor]:
-    """Of three sizes; the last is part of a larger tensor."""
+    """Return matrices of three sizes; the last one is part of a larger tensor."""
     whole = [torch.arange(1.0, 1 + rows * 6).view(rows, 6) for rows in (4, 6, 10)]
     whole[2] = whole[2][2:]
     return [matrix.requires_grad_(**options) if options else matrix for matrix in whole]
 
 
 def three_calls(function: Function, *more: Any, backend: str = "torchstone") -> None:
-    """The sizes and the number are constants of the first graph, and symbols of the second."""
+    """Compare three calls. Sizes and number are constants in the first graph, and symbols in the second."""
     compiled = torch.compile(function, backend=backend, fullgraph=True)
     for number, (ours, eager) in enumerate(zip(matrices(), matrices(), strict=True), start=2):
         found, expected = compiled(ours, number, *more), function(eager, number, *more)
@@ -115,7 +115,7 @@ def three_calls(function: Function, *more: Any, backend: str = "torchstone") -> 
     ids=["size", "sizes"],
 )
 def test_parts_that_share_memory_without_being_views(function: Function) -> None:
-    """Eager PyTorch marks these results as new tensors."""
+    """Eager PyTorch marks these results as new tensors, not as views."""
     compiled = torch.compile(function, backend="torchstone", fullgraph=True)
     for number, (ours, eager) in enumerate(zip(matrices(), matrices(), strict=True), start=2):
         found, expected = compiled(ours, number), function(eager, number)
@@ -171,8 +171,8 @@ def test_every_view_operator_is_here() -> None:
             function(matrices()[0], 2)
     missing = {str(overload) for overload in view_operators()} - called.names
     assert missing == {
-        "aten._reshape_alias.default",  # what reshape was made of in older versions
-        "aten.lift_fresh.default",  # of constants
+        "aten._reshape_alias.default",  # older versions of PyTorch implemented reshape with it
+        "aten.lift_fresh.default",  # takes constants only
     }
 
 
@@ -193,7 +193,7 @@ def view_operators() -> Iterator[Any]:
 
 
 class TestMutation:
-    """Inputs that are written, and views of them that are returned."""
+    """Functions that write into inputs, and return views of them."""
 
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def test_no_byte_can_change_unnoticed(saved: Path) -> None:
-    """One bit in each file, at every place of the small files and at many of the large ones."""
+    """Flip one bit at a time: at every place of the small files, and at many places of the large ones."""
     state = {name: one.clone() for name, one in checkpoint.load(saved)["model"].items()}
     for file in sorted(path for path in saved.rglob("*") if path.is_file()):
         size = file.stat().st_size
@@ -240,7 +240,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.Mo
     def refused(*_: Any) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(disk.os, "mkdir", refused)  # root may write anywhere
+    monkeypatch.setattr(disk.os, "mkdir", refused)  # a real read-only folder would not stop root
     with pytest.raises(CheckpointError) as caught:
         checkpoint.save(tmp_path / "x", step=1)
     assert str(caught.value) == (
@@ -283,7 +283,7 @@ def test_without_locks_a_save_still_counts(saved: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(disk.fcntl, "flock", none)
     checkpoint.save(saved, step=4)
     assert checkpoint.load(saved).step == 4
-    assert len(list(saved.glob("data-*"))) == 2  # what another process may still write is not removed
+    assert len(list(saved.glob("data-*"))) == 2  # another process may still be writing one
     monkeypatch.undo()
     checkpoint.save(saved, step=5)
     assert len(list(saved.glob("data-*"))) == 1

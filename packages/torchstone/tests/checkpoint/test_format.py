@@ -42,7 +42,7 @@ def test_a_kept_checkpoint_is_read(path: Path) -> None:
     found = checkpoint.load(path)
     assert found["model"]["0.weight"] is found["model"]["2.weight"]
     torch.manual_seed(0)
-    torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)  # what the model drew before the save
+    torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)  # these draw what the model drew before the save
     assert torch.equal(torch.rand(2), drawn[0])
     assert numpy.isfinite(drawn[1:]).all()
 

@@ -30,7 +30,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 class Other(torch.nn.Module):
-    """Lacks a name, has another, another shape and another dtype."""
+    """A module with one missing name, one extra name, another shape and another dtype."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
     manager = checkpoint.Manager(tmp_path, keep_last=2, keep_best=2)
     for step, loss in enumerate((5.0, 1.0, float("nan"), 0.5, 7.0, float("-inf"), 8.0)):
         manager.save(step, w=torch.ones(2), loss=loss)
-    assert steps(manager) == [1, 3, 5, 6]  # what is not finite is never the best
+    assert steps(manager) == [1, 3, 5, 6]  # a checkpoint with a loss that is not finite is never the best
     assert manager.best() == tmp_path / "step-00000003"
     assert manager.latest() == tmp_path / "step-00000006"
     assert (tmp_path / "latest").read_text() == "step-00000006\n"
@@ -70,7 +70,7 @@ def test_the_metric_must_be_given_where_the_best_are_kept(tmp_path: Path) -> Non
 
 
 def test_a_run_that_starts_again_from_an_earlier_step(tmp_path: Path) -> None:
-    """The order is that of saving, neither that of steps nor that of a clock."""
+    """Checkpoints are ordered by when they were saved, whatever their steps or a clock say."""
     manager = checkpoint.Manager(tmp_path, keep_last=2)
     for step in (10, 20, 30, 12):
         path = manager.save(step)
@@ -168,7 +168,7 @@ def test_what_saves_have_left_is_removed_and_nothing_else(tmp_path: Path) -> Non
     (tmp_path / "step-00000007" / "checkpoint.jsonl").write_text("damaged")
     manager.save(2)
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["latest", "notes", "step-00000002", "step-00000007"]  # the damaged one is its owner's
+    assert names == ["latest", "notes", "step-00000002", "step-00000007"]  # the damaged one is kept
 
 
 def test_a_save_in_the_background_raises_later(tmp_path: Path) -> None:

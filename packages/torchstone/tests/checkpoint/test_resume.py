@@ -16,7 +16,7 @@ from checkpoint_cases.training import Run
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """As in the new process: the order in which sums are taken depends on the number of threads."""
+    """Use one thread, as the new process does: the order of summation depends on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -49,5 +49,5 @@ def test_ten_steps_are_five_and_five(tmp_path: Path, stop: int, options: tuple[i
     assert done.returncode == 0, done.stderr
     _, *batches, digest = done.stdout.split()
     assert [*first.batches, *batches] == whole.batches
-    assert digest == expected  # every bit of the state, and the next random numbers
+    assert digest == expected  # the digest covers every bit of the state, and the next random numbers
     assert first.digest() != expected

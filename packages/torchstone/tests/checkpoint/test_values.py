@@ -53,7 +53,7 @@ def test_tensors_of_every_form(tmp_path: Path) -> None:
     found = checkpoint.load(checkpoint.save(tmp_path / "x", **forms)).metadata
     for name, tensor in forms.items():
         assert same(found[name], tensor.detach().resolve_conj().resolve_neg()), name
-    # What is not dense comes back dense.
+    # Tensors that are not dense are loaded as dense ones.
     other = {"every second": base[:, ::2], "expanded": torch.ones(1).expand(3), "part": base[1:3, 2:4]}
     found = checkpoint.load(checkpoint.save(tmp_path / "y", **other)).metadata
     for name, tensor in other.items():
@@ -171,7 +171,7 @@ def test_every_optimizer_is_tried() -> None:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(tmp_path: Path, name: str) -> None:
-    """The state comes back, and the next steps are those of the run that went on."""
+    """The state is restored, and the next steps equal those of the run that was not interrupted."""
 
     def make() -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
         weight = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3) / 7)
@@ -296,7 +296,7 @@ def test_random_generators(tmp_path: Path) -> None:
     checkpoint.load(path, loader=own, rng=True)
     assert draw() == expected
     checkpoint.load(path, loader=own)
-    assert draw()[0] != expected[0]  # the global ones are left alone without an optimizer
+    assert draw()[0] != expected[0]  # without an optimizer, the global generators are left alone
     quiet = checkpoint.save(tmp_path / "y", rng=False)
     assert "rng" not in checkpoint.load(quiet)
 
@@ -325,7 +325,7 @@ def test_a_save_in_the_background_has_the_state_of_its_call(tmp_path: Path, chan
         for parameter in model.parameters():
             if change == "in place":
                 parameter.fill_(7)
-            else:  # as an engine does to what is donated to it
+            else:  # an engine does this to a buffer that is donated to it
                 parameter.untyped_storage().resize_(0)
     note["list"].append(2)
     found = checkpoint.load(saved.result())

@@ -1,1 +1,1 @@
-"""What several tests of checkpoints share: a training run, a kept state, the faults."""
+"""Shared by several tests of checkpoints: a training run, a kept state, the faults."""

@@ -21,7 +21,7 @@ STEPS = ("mkdir", "pwrite", "fsync", "replace", "rename", "unlink", "rmdir")
 
 @contextlib.contextmanager
 def steps_seen(before: Callable[[str, Callable[..., Any], tuple[Any, ...]], None]) -> Iterator[None]:
-    """Inside, ``before(name, function, arguments)`` is called ahead of each step, one at a time."""
+    """Call ``before(name, function, arguments)`` ahead of each step inside, one step at a time."""
     real = {name: getattr(os, name) for name in STEPS}
     lock = threading.RLock()
 
@@ -43,9 +43,9 @@ def steps_seen(before: Callable[[str, Callable[..., Any], tuple[Any, ...]], None
 
 
 def killed_at(number: int, work: Callable[[], None]) -> bool:
-    """Run ``work`` in a child that is killed ahead of that step, in the middle of it if it writes data.
+    """Run ``work`` in a child that is killed ahead of step ``number``, or amid it if that step writes data.
 
-    Returns whether it came to that; False means that ``work`` has ended.
+    Return True if the child was killed, False if ``work`` ended before that step.
     """
     child = os.fork()
     if child == 0:
@@ -75,7 +75,7 @@ def killed_at(number: int, work: Callable[[], None]) -> bool:
 
 @contextlib.contextmanager
 def failing_at(number: int, error: int) -> Iterator[list[str]]:
-    """Inside, that step fails with the errno ``error``; the list has its name once it was reached."""
+    """Make step ``number`` inside fail with the errno ``error``; put its name on the list when it does."""
     left, reached = number, list[str]()
 
     def before(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -90,10 +90,10 @@ def failing_at(number: int, error: int) -> Iterator[list[str]]:
 
 
 class Disk:
-    """What a power cut would leave of ``root``: what ``fsync`` has made durable, of folders and of files.
+    """Tracks what a power cut would leave of ``root``: the folders and files that ``fsync`` has made durable.
 
-    :meth:`survivors` gives three images: the least that must be there, the case in which all names have
-    reached the disk and only synced data has, and the case in which everything has.
+    :meth:`survivors` makes three images: the least that must be there; all names, but only synced data; and
+    everything.
     """
 
     def __init__(self, root: Path) -> None:
@@ -113,14 +113,14 @@ class Disk:
             self._data[inode] = path.read_bytes()
 
     def before(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """For :func:`steps_seen`: notes what an ``fsync`` makes durable."""
+        """Note what an ``fsync`` makes durable. Pass this method to :func:`steps_seen`."""
         if name == "fsync":
             path = Path(os.readlink(f"/proc/self/fd/{arguments[0]}"))
             if path == self.root or self.root in path.parents:
                 self._sync(path)
 
     def survivors(self, into: Path) -> list[Path]:
-        """Images of :attr:`root` after a power cut now, in the new folder ``into``."""
+        """Write images of :attr:`root` after a power cut now to new folders in ``into``; return these."""
         least, names, everything = into / "least", into / "names", into / "everything"
         self._restore(self.root.stat().st_ino, least)
         self._copy(self.root, names)

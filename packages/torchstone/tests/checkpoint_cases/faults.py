@@ -36,7 +36,7 @@ OLD, NEW, END = 5, 8, 10
 
 @dataclass
 class Count:
-    """How often a fault was tried, and what was there afterwards."""
+    """How often a fault was tried, and how often each kind of checkpoint was found afterwards."""
 
     tried: int = 0
     old: int = 0
@@ -54,7 +54,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Fault:
-    """One cell: ``try_all`` raises ``AssertionError`` where something is lost."""
+    """One cell of the matrix: ``try_all`` raises ``AssertionError`` if anything is lost."""
 
     name: str
     what: str
@@ -91,7 +91,7 @@ def trained(steps: int) -> Run:
 
 
 def resumed(path: Path) -> int:
-    """The step of the checkpoint at ``path``, which goes on as if nothing had happened."""
+    """Return the step of the checkpoint at ``path``, after checking that training resumes from it exactly."""
     run = Run()
     run.load(path)
     step = run.step
@@ -102,7 +102,7 @@ def resumed(path: Path) -> int:
 
 
 def nothing_is_left_over(path: Path) -> None:
-    """A later save works, and removes what others have left."""
+    """Check that a later save works, and removes the leftovers of interrupted ones."""
     trained(NEW).save(path)
     assert checkpoint.load(path).step == NEW
     assert len(list(path.iterdir())) == 2, "a save that did not end has left something"
@@ -223,7 +223,7 @@ def power_cut(folder: Path) -> Count:
         return steps
 
     def before(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        with patch.multiple(os, **real):  # looking is not a step
+        with patch.multiple(os, **real):  # the check reads with the real functions, so it makes no steps
             check()
             disk.before(name, function, arguments)
 
@@ -282,7 +282,7 @@ def broken_disk(folder: Path) -> Count:
 
 
 def _damages(folder: Path, damaged: Callable[[bytes], Iterator[bytes | None]]) -> Count:
-    """Damage each file of the newest checkpoint: it is refused, and the manager takes the old one."""
+    """Damage each file of the newest checkpoint: loading it is refused, and the manager takes the old one."""
     count = Count()
     manager = checkpoint.Manager(folder)
     manager.save(OLD, **trained(OLD).state)
@@ -338,7 +338,7 @@ def flipped_bits(folder: Path) -> Count:
 
 
 def _save_often(path: str, steps: int, times: int) -> int:
-    """How many of several saves from another process were not refused."""
+    """Save several times from another process; return how many saves were not refused."""
     run, done = trained(steps), 0
     for _ in range(times):
         try:
@@ -409,7 +409,7 @@ def replaced_while_loading(folder: Path) -> Count:
     count, path, run = Count(), folder / "x", trained(NEW)
 
     def replacing(real: Any, *, after: bool) -> Any:
-        """``real``, before or after whose first call the checkpoint is replaced."""
+        """Wrap ``real`` so that its first call replaces the checkpoint before or after it runs."""
         calls = itertools.count()
 
         def function(*arguments: Any, **options: Any) -> Any:

@@ -31,7 +31,7 @@ class Noisy(Dataset[tuple[torch.Tensor, int]]):
 
 
 class Run:
-    """Dropout, batch norm, a tied weight, Adam, a scheduler, a shuffling loader, in epochs of 6 batches."""
+    """A run with dropout, batch norm, a tied weight, Adam, a scheduler and a shuffled epoch of 6 batches."""
 
     def __init__(self, workers: int = 0, own_generator: bool = False) -> None:
         torch.manual_seed(3)
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is saved and loaded; the global generators are set to where this run left them."""
+        """The objects to save or load. Reading it sets the global generators to where this run left them."""
         give_random_state(self.random)
         return {
             "model": self.model,
@@ -89,7 +89,7 @@ class Run:
         self.step = checkpoint.load(path, **self.state).step or 0
 
     def digest(self) -> str:
-        """Of every bit of the state, random generators included."""
+        """Return a digest of every bit of the state, random generators included."""
         tensors = [*self.model.state_dict().values()]
         for entry in self.optimizer.state_dict()["state"].values():
             tensors += entry.values()

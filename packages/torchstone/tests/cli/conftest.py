@@ -48,7 +48,7 @@ number = 3
 
 @dataclass(frozen=True)
 class Done:
-    """What a call of the command did."""
+    """The outcome of a call of the command."""
 
     code: int
     stdout: str

@@ -46,7 +46,7 @@ def test_a_script_that_cannot_be_written(torchstone: Torchstone, tmp_path: Path)
         done = torchstone("bisect", f"{file}:make", *FEW, "--script", str(script))
     assert done.code == 1
     assert f"Could not open file '{script}'" in done.stderr
-    assert "the first value that departs is sin" in done.stdout  # it is told before
+    assert "the first value that departs is sin" in done.stdout  # the result is printed before the error
 
 
 def test_a_tolerance_decides_what_departs(torchstone: Torchstone, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ WRONG: dict[str, Function] = {
     "bools from a tensor": lambda x: torch.rsub(x > 0.5, x),
     "bools from bools": lambda x: torch.rsub(x > 0.5, x > 0.5),
     "a tensor from bools": lambda x: torch.rsub(x, x > 0.5),
-    # results that do not fit into the dtype that they are written into
+    # results that do not fit into the dtype of the tensor they are written into
     "bools times a number": lambda x: (x > 0.5).mul_(2),
     "bools times integers": lambda x: (x > 0.5).mul_(PLACES),
     "bools plus themselves and a number": lambda x: (x > 0.5).add_(x > 0.5, alpha=1).add_(2),
@@ -115,7 +115,7 @@ WRONG: dict[str, Function] = {
     "div": lambda x: torch.div(x.int(), 0, rounding_mode="trunc"),
     "remainder": lambda x: x.int() % 0,
     "fmod": lambda x: torch.fmod(x.int(), 0),
-    # reductions of nothing
+    # reductions of empty tensors
     "max of nothing": lambda x: x[:0].max(),
     "min of nothing": lambda x: x[:0].min(),
     "max over nothing": lambda x: x[:0].max(0),
@@ -125,7 +125,7 @@ WRONG: dict[str, Function] = {
     "nanmedian over nothing": lambda x: x[:0].nanmedian(0),
     "mode over nothing": lambda x: x[:0].mode(0),
     "aminmax of nothing": lambda x: torch.aminmax(x[:0]),
-    # elements of nothing
+    # elements of empty tensors
     "index of nothing": lambda x: x[:0][PLACES],
     "index of nothing, two axes": lambda x: x[:, :0][PLACES, PLACES],
     "index_put of nothing": lambda x: x[:0].clone().index_put_((PLACES,), x[0, 0]),
@@ -136,7 +136,7 @@ WRONG: dict[str, Function] = {
     "scatter of nothing": lambda x: x[:0].scatter_add(0, PLACES[None], x),
     "put of nothing": lambda x: x[:0].put(PLACES, x[0]),
     "embedding of nothing": lambda x: torch.nn.functional.embedding(PLACES, x[:0]),
-    # dtypes that do not go together
+    # dtypes that cannot be combined
     "binary_cross_entropy of two dtypes": lambda x: torch.nn.functional.binary_cross_entropy(x, x.double()),
     "huber_loss of two dtypes": lambda x: aten.huber_loss_backward(x, x, x.double(), 1, 1.0),
 }
@@ -153,7 +153,7 @@ RIGHT: dict[str, Function] = {
     "comparison with a large number": lambda x: x.int() < 2**40,
     "floor_divide of floats": lambda x: x // 0,
     "where": lambda x: torch.where(x > 0.5, x.int(), 2**31 - 1),
-    # of nothing, with an answer
+    # operations on empty tensors that have a result
     "sum of nothing": lambda x: x[:0].sum(),
     "max over something": lambda x: x[:, :0].max(0).values,
     "product with nothing": lambda x: x[:0] @ x.T,
@@ -209,7 +209,7 @@ def test_expansions_subtract_numbers_from_numbers() -> None:
     ids=["ranks", "dtypes", "statistics", "dtypes of a product"],
 )
 def test_a_call_that_no_kernel_takes_is_no_internal_error(function: Function) -> None:
-    """PyTorch's shape functions take these calls of derivatives and their kernels do not."""
+    """PyTorch's shape functions accept these calls of derivatives, but its kernels do not."""
     with pytest.raises((RuntimeError, IndexError)) as eager:
         function(ROWS)
     words = str(eager.value).partition("\n")[0]
@@ -257,7 +257,7 @@ def test_compiled_functions_refuse_as_well(name: str, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_product_of_two_dtypes_is_no_internal_error(dynamic: bool) -> None:
-    """Its shape function takes it, and its lowering does not."""
+    """The operator's shape function accepts the two dtypes, but its lowering does not."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.addmm(x[0], x, x.T.double())
@@ -275,7 +275,7 @@ def test_a_product_of_two_dtypes_is_no_internal_error(dynamic: bool) -> None:
 
 
 def test_a_call_on_empty_tensors_keeps_their_sizes() -> None:
-    """Smaller ones would not fit the sizes among the arguments."""
+    """Smaller tensors would not fit the sizes among the arguments."""
     program = torchstone.export(
         lambda gradient: torch.ops.aten.slice_backward(gradient, [4, 6], 0, 2, 2, 1), (torch.ones(0, 6),)
     )
@@ -283,7 +283,7 @@ def test_a_call_on_empty_tensors_keeps_their_sizes() -> None:
 
 
 def test_a_number_divided_by_integers_is_not_divided_by_zero() -> None:
-    """Negative numbers, and those that the dtype does not hold, are tried beside zeros and beside ones."""
+    """Negative numbers, and numbers that the dtype cannot hold, are tried besides zeros and ones."""
     x, small = torch.tensor([1, 2, 3, -4, 5]), torch.tensor([1, 7, 200], dtype=torch.uint8)
 
     def quotients(x: torch.Tensor, small: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -60,7 +60,7 @@ def counted(x: Tensor, m: Tensor) -> Tensor:
 
 
 def convolved_graph(x: Tensor, m: Tensor) -> Tensor:
-    """A graph convolution with self-loops instead of the edges that a mask leaves out."""
+    """A graph convolution with self-loops, over the edges that a mask keeps."""
     edges = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])[:, m]
     edges = torch.cat([edges, torch.arange(3).repeat(2, 1)], 1)
     degree = torch.zeros(3).scatter_add(0, edges[1], torch.ones(edges.shape[1]))
@@ -69,7 +69,7 @@ def convolved_graph(x: Tensor, m: Tensor) -> Tensor:
 
 
 def experts(x: Tensor, m: Tensor) -> Tensor:
-    """Rows that each of two experts has, computed apart and added where they came from."""
+    """Compute the rows of each of two experts separately, and add the results at the rows' places."""
     chosen = (x.sum(1) > 20).long()
     result = torch.zeros_like(x)
     for expert in range(2):
@@ -270,7 +270,7 @@ STEPS: list[Callable[[Tensor], Tensor]] = [
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(60))
 def test_steps_in_any_order(seed: int) -> None:
-    """Selections and up to five steps behind them: the program agrees with eager PyTorch if there is one."""
+    """Apply one to five steps to a selection; if it exports, the program agrees with eager PyTorch."""
     choose = random.Random(seed)
     steps = [choose.choice(STEPS) for _ in range(choose.randint(1, 5))]
     select = choose.choice([MODELS["mask"], MODELS["mask of columns"], MODELS["mask of rows"]])
@@ -342,7 +342,7 @@ def test_dynamic_sizes() -> None:
 
 
 def test_what_is_left_of_a_dynamic_size() -> None:
-    """A size that shrinks as the number grows is longest for the smallest number."""
+    """A size that shrinks as the number grows is largest for the smallest number."""
 
     def model(x: Tensor, m: Tensor) -> Any:
         n = number(m)
@@ -360,11 +360,11 @@ def test_numpy_arrays() -> None:
     found = program(X.numpy())
     assert isinstance(found, numpy.ndarray)
     assert found.tolist() == X[X > 3].tolist()
-    found[0] = 7  # it has memory of its own
+    found[0] = 7  # the array has memory of its own
 
 
 def test_a_bound_holds() -> None:
-    """What ``torch._check`` says is checked in every call, and memory is as large as it says."""
+    """Every call checks the bound given by ``torch._check``, and memory is as large as the bound says."""
 
     def model(x: Tensor) -> Tensor:
         found = x[x > 3]
@@ -386,7 +386,7 @@ def test_a_program_for_a_mesh() -> None:
 
 
 def test_checks_alone_need_the_format(tmp_path: Path) -> None:
-    """Readers of older formats would take no notice of them."""
+    """Readers of older formats would ignore the checks."""
     path = torchstone.export(lambda x: x[x > 3].amax(), (X,)).save(tmp_path / "program.stone")
     with zipfile.ZipFile(path) as archive:
         described = json.loads(archive.read("signature.json"))
@@ -395,7 +395,7 @@ def test_checks_alone_need_the_format(tmp_path: Path) -> None:
 
 
 def test_a_dimension_of_too_many_sizes_is_damage(tmp_path: Path) -> None:
-    """Its length would be sought at both ends of each of them."""
+    """A reader would evaluate the length at both ends of each of its 40 sizes."""
     path = torchstone.export(MODELS["mask"], (X, MASK)).save(tmp_path / "program.stone")
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -482,7 +482,7 @@ def test_what_answers_a_question_about_a_size_is_named(capfd: pytest.CaptureFixt
 
     with pytest.raises(CaptureError, match=r"torch\._check\(chosen\.shape\[0\] != 0\)"):
         torchstone.export(model, (X,))
-    assert capfd.readouterr() == ("", "")  # PyTorch prints the graph as far as it came
+    assert capfd.readouterr() == ("", "")  # PyTorch would print the graph that it had built so far
 
     def checked(x: Tensor) -> Tensor:
         chosen = x[x > 3]

@@ -25,7 +25,7 @@ def gpt2() -> Any:
 
 
 def mistral() -> Any:
-    """With a sliding window, which is shorter than the prompt."""
+    """A model with a sliding window, which is shorter than the prompt."""
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = transformers.MistralConfig(num_key_value_heads=2, sliding_window=4, **sizes, **TOKENS)
     return transformers.MistralForCausalLM(config)
@@ -48,7 +48,7 @@ def tokens(*shape: int) -> torch.Tensor:
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """A record of a program has the tensors and numbers of a cache."""
+    """Check that a program's record has the tensors and numbers of a cache."""
     if isinstance(expected, torch.Tensor):
         torch.testing.assert_close(found, expected)
     elif isinstance(expected, (list, dict)):
@@ -99,12 +99,12 @@ def test_a_cache_of_any_length_is_an_argument(tmp_path: Path) -> None:
         with torch.no_grad():
             expected = model(token, past_key_values=cache)
         torch.testing.assert_close(found.logits, expected.logits)
-        given = found.past_key_values  # a record takes the place of a cache
+        given = found.past_key_values  # the record is passed as the next cache
     assert_same(given, cache)
 
 
 def test_a_number_of_a_cache_is_checked() -> None:
-    """How many tokens a sliding window has seen decides which masks are made."""
+    """The number of tokens that a sliding window has seen decides which masks are made."""
     model, token = made(mistral), tokens(1, 1)
     with torch.no_grad():
         cache, longer = model(tokens(1, 6)).past_key_values, model(tokens(1, 7)).past_key_values
@@ -116,7 +116,7 @@ def test_a_number_of_a_cache_is_checked() -> None:
 
 
 def test_no_tensor_of_a_cache_stays_behind() -> None:
-    """It would be a constant of the program."""
+    """A tensor that stays behind would be a constant of the program."""
     cache = transformers.DynamicCache()
     cache.states, cache._quantized = {0: torch.zeros(1), 1: None}, (torch.ones(2), "int4")
     with caches_as_trees():

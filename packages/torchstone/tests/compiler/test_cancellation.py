@@ -12,11 +12,11 @@ import torch.nn.functional as F
 import torchstone
 
 SCALES = (0.7, 0.3, 0.1, 0.17)
-"""Their products have rounding errors of either sign."""
+"""Numbers whose products have rounding errors of either sign."""
 
 
 def hidden_rows(value: float = -1e30) -> torch.Tensor:
-    """Scores of which a row is hidden, and parts of others."""
+    """Return scores where one row is hidden, and a part of another one."""
     scores = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
     hidden = torch.zeros(4, 8, dtype=torch.bool)
     hidden[1], hidden[2, 3:] = True, True
@@ -68,7 +68,7 @@ def test_gradients_through_a_hidden_row() -> None:
 
 
 def test_attention_over_products_of_single_numbers() -> None:
-    """A width of one makes the scores products, and 1e30 times itself is infinite."""
+    """With a width of one, the scores are products of two numbers, and 1e30 squared is infinite."""
     x = torch.tensor([-1.1456, 1e30, 0.733, 0.0215])[None, :, None]
     found = torch.compile(F.scaled_dot_product_attention, backend="torchstone")(x, x, x)
     torch.testing.assert_close(found, F.scaled_dot_product_attention(x, x, x), equal_nan=True)

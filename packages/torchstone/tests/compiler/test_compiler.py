@@ -112,7 +112,7 @@ class TestCapture:
         assert "[2, 5] X [3, 4]" in str(caught.value)
 
     def test_what_eager_refuses_too_is_told_in_its_words(self) -> None:
-        """Of inputs that share memory, on copies that do: what the call writes stays unwritten."""
+        """Eager PyTorch gets copies that share memory as the inputs do, so the inputs are not written."""
         x = torch.ones(3)
         shared = torch.zeros(1).expand(6)
 
@@ -175,7 +175,7 @@ def test_explain_says_why_capture_failed() -> None:
 
 
 def test_who_asks_first_for_decompositions_does_not_matter() -> None:
-    """PyTorch's table holds the expansions that operators have when it is made."""
+    """PyTorch's table holds the expansions that operators have when the table is made."""
 
     def loss(x: torch.Tensor) -> torch.Tensor:
         targets = torch.ones(2, 2, dtype=torch.long)
@@ -202,7 +202,7 @@ def test_lowering_takes_steps_in_proportion_to_the_graph(size: int) -> None:
         profile.runcall(lower_program, normalized)
         return sum(one.callcount for one in profile.getstats())
 
-    steps(2)  # what is imported and cached once
+    steps(2)  # leave out what is imported and cached once
     few, many = steps(size), steps(8 * size)
     assert 7 * few < many < 9 * few
 

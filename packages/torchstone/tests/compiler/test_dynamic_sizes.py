@@ -1,4 +1,4 @@
-"""What an export says where a model does not take every size that a dynamic dimension allows."""
+"""Errors of an export if a model does not accept every size that a dynamic dimension allows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_unnamed_dimensions_are_called_by_their_input() -> None:
 
 
 def test_a_size_that_no_line_needs_is_named() -> None:
-    """PyTorch assumes such sizes where it looks at how results lie in memory."""
+    """PyTorch assumes such sizes when it checks how results are laid out in memory."""
     size = "L['args'][0].size()[2]"
     said = f"Not all values of d = {size} in the specified range satisfy the generated guard {size} != 9."
     error = ValueError(f'Constraints violated (d)! For more, run with TORCH_LOGS="+dynamic".\n  - {said}\n')

@@ -38,7 +38,7 @@ def tokens(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("ends_early", [False, True])
 def test_they_compute_what_the_operators_do(dtype: torch.dtype, ends_early: bool) -> None:
-    """Groups of all sizes, empty ones among them, and rows of no group."""
+    """The groups have all sizes, also zero, and some rows belong to no group."""
     rules, generator = expert_decompositions(), torch.Generator().manual_seed(0)
     for groups, rows in itertools.product((1, 2, 5), (0, 1, 7, 24)):
         for _ in range(4):
@@ -54,7 +54,7 @@ def test_they_compute_what_the_operators_do(dtype: torch.dtype, ends_early: bool
 
 def test_the_weight_of_another_group_reaches_no_row() -> None:
     x, weight = torch.ones(3, 2), torch.ones(3, 2, 2)
-    weight[1] = torch.nan  # of no row
+    weight[1] = torch.nan  # group 1 has no rows
     found = expert_decompositions()[product()](x, weight, torch.tensor([2, 2, 3], dtype=torch.int32))
     assert found.tolist() == [[2.0, 2.0]] * 3
 

@@ -124,7 +124,7 @@ def test_the_branch_that_is_taken_is_checked() -> None:
 
 
 def summed(x: torch.Tensor, start: torch.Tensor) -> Any:
-    """Every second row from ``start`` on, as far as there are six rows."""
+    """Sum every second row from ``start`` on, while the index is below six."""
     total = torch.zeros(3)
     return while_loop(
         lambda i, total: (i < 6).all(),
@@ -138,7 +138,7 @@ def test_every_turn_of_a_loop_is_checked() -> None:
     program = exported(summed, rows, torch.tensor([0]))
     torch.testing.assert_close(program(rows, torch.tensor([1])), summed(rows, torch.tensor([1])))
     with pytest.raises(IndexOutOfRange, match=r"aten\.index_select"):
-        program(rows, torch.tensor([-3]))  # its third turn is within the range again
+        program(rows, torch.tensor([-3]))  # its third iteration is within the range again
 
 
 def followed(x: torch.Tensor, steps: torch.Tensor) -> Any:

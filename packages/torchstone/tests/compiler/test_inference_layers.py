@@ -33,7 +33,7 @@ def test_attention_is_that_of_the_operator(mask: Any, kind: int | None, need: bo
     x = torch.randn(2, 3, 8)
     weights = (torch.randn(24, 8), torch.randn(24), torch.randn(8, 8), torch.randn(8))
     arguments = (x, x.sin(), x.cos(), 8, 2, *weights, mask, need, average, kind)
-    if kind == 0 or mask is None:  # the operator takes different tensors for these only
+    if kind == 0 or mask is None:  # with these masks, pass one tensor as query, key and value
         arguments = (x, x, x, *arguments[3:])
     expected = torch.ops.aten._native_multi_head_attention(*arguments)
     found = inference_layers.native_multi_head_attention(*arguments)

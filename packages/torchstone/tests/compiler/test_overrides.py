@@ -36,7 +36,7 @@ def _tables(operator: torch._ops.OpOverload) -> Any:
 
 
 def described(tables: Any) -> Any:
-    """Tables that can be compared: PyTorch makes most of their functions anew each time."""
+    """Make tables comparable by names: PyTorch makes most of their functions anew each time."""
     kernels, rule = tables
     functions = {key: unwrap(one) for key, one in kernels.items()}
     return {key: getattr(one, "__qualname__", type(one)) for key, one in functions.items()}, rule is None
@@ -48,7 +48,7 @@ def test_tables_are_pytorchs_own(expansion: Callable[..., Any]) -> None:
     before = [_tables(operator) for operator in OPERATORS]
     with exported_program._override_composite_implicit_decomp(expansions):
         theirs = [described(_tables(operator)) for operator in OPERATORS]
-    for _ in range(2):  # made, then kept
+    for _ in range(2):  # the first time the override is made, the second time it is reused
         with overriding(expansions):
             assert [described(_tables(operator)) for operator in OPERATORS] == theirs
             implicit = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -80,7 +80,7 @@ def test_composites_are_pytorchs_own() -> None:
 
 
 def test_an_export_makes_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Overriding takes PyTorch longer than tracing a small program."""
+    """PyTorch takes longer to make the overrides than to trace a small program."""
     program = capture(lambda x: torch.nn.functional.gelu(x), (torch.randn(3),))
     normalize(program)
     made: list[Any] = []

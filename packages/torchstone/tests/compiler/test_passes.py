@@ -29,7 +29,7 @@ def model(x: torch.Tensor) -> torch.Tensor:
 
 
 def replacing(old: Any, new: Any) -> Callable[[GraphModule], GraphModule]:
-    """Calls of ``old`` become calls of ``new`` with the same arguments."""
+    """Return a pass that replaces calls of ``old`` by calls of ``new`` with the same arguments."""
 
     def change(module: GraphModule) -> GraphModule:
         for node in module.graph.find_nodes(op="call_function", target=old):
@@ -63,7 +63,7 @@ def test_a_pass_changes_what_is_computed() -> None:
 
 
 def test_new_calls_need_no_metadata() -> None:
-    """A chain of new calls, in another graph module than the given one."""
+    """The pass makes a chain of new calls, and returns another graph module than it was given."""
 
     def change(module: GraphModule) -> GraphModule:
         twin = GraphModule(module, torch.fx.Graph())
@@ -138,7 +138,7 @@ def test_passes_run_in_order_and_say_what_they_need() -> None:
 
 
 def test_explain_shows_passes_of_users() -> None:
-    """With its docstring."""
+    """The explanation shows the docstring of the pass."""
 
     @graph_pass("mine", needs=["lowerable"])
     def change(module: GraphModule) -> GraphModule:
@@ -214,7 +214,7 @@ def test_a_pass_that_leaves_a_wrong_call() -> None:
 
 
 def appended(call: Callable[..., Any], *rest: Any) -> Callable[[GraphModule], GraphModule]:
-    """``call`` on the output."""
+    """Return a pass that calls ``call`` on the output."""
 
     def change(module: GraphModule) -> GraphModule:
         [result] = output(module).args[0]
@@ -329,7 +329,7 @@ HOLDS: dict[str, Callable[[Unit], bool]] = {
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was found to hold after the passes that ran, and after each pass behind them."""
+    """Check every guarantee so far after each pass that runs; list the checks as ``pass: guarantee``."""
     run, found = Pipeline.run, []
 
     def checking(self: Pipeline[Any], unit: Unit, observe: Any = None) -> None:
@@ -349,7 +349,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Trained(torch.nn.Module):
-    """Mutations, random numbers, decompositions, and several outputs."""
+    """A model with mutations, random numbers, decompositions and several outputs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One record per operator answers what the tables of the compiler are made of."""
+"""One record per operator holds what the tables of the compiler are made of."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_lowering_tells_what_it_takes_and_lacks() -> None:
 
 
 def test_what_is_declared_in_several_places_is_one_record() -> None:
-    """A lowering, a stand-in and a capture rule live in three modules."""
+    """The lowering, stand-in and capture rule of one operator are declared in three modules."""
     found = described("aten.index_put.default")
     assert found["family"] == "scattering"
     assert found["traced_as"] == ["torchstone.compiler.operators.masked_updates._stand_in.kernel"]
@@ -110,7 +110,7 @@ def test_what_has_no_derivative_gives_no_gradient(entry: Lowering) -> None:
 
 
 def gives_a_gradient(overload: Any, sample: Sample) -> bool:
-    """Whether eager PyTorch differentiates a call; operators that are not implemented warn or raise."""
+    """Whether eager PyTorch can differentiate a call. Missing derivatives show as a warning or an error."""
     leaves = sample.map(lambda x: x.clone().requires_grad_() if x.is_floating_point() else x)
     inputs = [one for one in leaves.tensors() if one.requires_grad]
     try:
@@ -146,7 +146,7 @@ def test_formulas_are_those_of_arguments() -> None:
     assert len(theirs) > 500
     assert theirs["index_put"].keys() == {"self", "values"}
     assert theirs["convolution"].keys() == {"input, weight, bias"}
-    assert theirs["eq.Tensor"] == {}  # no result can be differentiated
+    assert theirs["eq.Tensor"] == {}  # its result cannot be differentiated
 
 
 def own_overloads() -> Iterator[str]:
@@ -197,7 +197,7 @@ def test_a_check_of_arguments_holds_for_every_overload() -> None:
         check = registry.record(overload).arguments
         assert check is not None
         assert check({"p": 2.0}) == "bernoulli_ expects p to be in [0, 1], but got p=2"
-    check_arguments(torch.fx.symbolic_trace(torch.nn.Identity()))  # nothing is asked of what is no operator
+    check_arguments(torch.fx.symbolic_trace(torch.nn.Identity()))  # not an operator: nothing is checked
 
 
 def test_a_rule_of_a_user_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,13 @@ from torchstone.errors import CaptureError, UnsupportedOperators
 
 @pytest.fixture
 def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules that the test registers are forgotten after it."""
+    """Forget the rules that the test registers when it ends."""
     for name in ("calls", "modules", "attributes"):
         monkeypatch.setattr(RULES, name, dict(getattr(RULES, name)))
 
 
 class Library:
-    """A user's code that torch.export cannot trace."""
+    """A user's library, which torch.export cannot trace."""
 
     @staticmethod
     def largest(x: Tensor) -> float:
@@ -385,7 +385,7 @@ def test_least_squares() -> None:
     solution, residuals, rank = program(a[:, :1].expand(4, 2).contiguous(), b)
     torch.testing.assert_close(solution, solved(a[:, :1].expand(4, 2), b)[0])
     assert rank == 1
-    assert residuals.isnan().all()  # PyTorch returns none
+    assert residuals.isnan().all()  # PyTorch returns no residuals here
     with pytest.raises(CaptureError, match=r"size\(-2\) should match"):
         torchstone.export(solved, (a, b[:3]))
 

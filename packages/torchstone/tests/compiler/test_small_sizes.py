@@ -99,7 +99,7 @@ def test_models_that_call_gradients_are_not_run_without_elements(used: bool) -> 
 
 
 def test_loops_that_ran_without_elements_compile_afterwards() -> None:
-    """PyTorch compiles operators that take functions where they are called in eager mode, and keeps that."""
+    """In eager mode, PyTorch compiles operators that take functions when they are called, and caches that."""
 
     def model(x: Tensor) -> Any:
         return map_over(lambda row: {"a": (map_over(torch.neg, row), row * 2)}, x)
@@ -142,7 +142,7 @@ def test_indices_of_the_example_are_not_a_reason() -> None:
 
 
 def test_sizes_that_are_arguments_too() -> None:
-    """The model is not asked: a number would have to be cut together with the tensor."""
+    """The model is not run at small sizes: the number would have to shrink together with the tensor."""
 
     def model(x: Tensor, rows: int) -> Tensor:
         return x.reshape(rows, -1)
@@ -154,7 +154,7 @@ def test_sizes_that_are_arguments_too() -> None:
 
 
 class Remembering(nn.Module):
-    """A model whose call changes what it consists of."""
+    """A model that changes its own buffers and weights when it is called."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What cannot be lowered is found before anything is built, with the reason."""
+"""Operators that cannot be lowered are found, with the reason, before anything is built."""
 
 from __future__ import annotations
 

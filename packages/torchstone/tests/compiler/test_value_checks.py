@@ -26,7 +26,7 @@ PIVOTS, BEYOND = t([1, 2], dtype=torch.int32), t([1, 7], dtype=torch.int32)
 
 @dataclass
 class Case:
-    """A call that eager PyTorch takes with ``good`` and refuses, saying ``words``, with ``bad``."""
+    """A call that eager PyTorch accepts with ``good``, and refuses with ``bad``, saying ``words``."""
 
     function: Callable[..., Any]
     good: Any
@@ -269,7 +269,7 @@ COMPILED = [
 
 
 WITHOUT_LINE = {"inv", "linalg.cholesky"}
-"""PyTorch makes their checks while it decomposes, in code that is not the user's."""
+"""Calls without a line of the user's code: PyTorch adds their checks while it decomposes them."""
 
 
 @pytest.mark.sampled(12)
@@ -320,7 +320,7 @@ def test_compiled_functions_with_symbolic_sizes_raise() -> None:
 def test_operators_without_results_are_checked_with_symbolic_sizes(
     function: Callable[..., Any], words: str
 ) -> None:
-    """They were dropped when a graph was specialized: PyTorch makes sizes symbolic at the second call."""
+    """PyTorch makes sizes symbolic at the second call. Specializing that graph used to drop the checks."""
     torch._dynamo.reset()
     compiled = torch.compile(lambda a: function(a), backend="torchstone", options={"check_values": True})
     for size in (2, 3, 4):
@@ -388,7 +388,7 @@ def test_every_turn_of_a_loop_is_checked() -> None:
     program = exported(turned, t(1))
     torch.testing.assert_close(program(t(1)), turned(t(1)))
     with pytest.raises(InvalidValue, match="ZeroDivisionError"):
-        program(t(-1))  # its last turn divides by two
+        program(t(-1))  # its last iteration divides by two
 
 
 def test_every_step_of_a_scan_is_checked() -> None:

@@ -13,16 +13,16 @@ from torch.nn import functional as F
 import torchstone
 
 ROWS, COLUMNS, GROUP = 64, 16, 32
-"""Inputs, outputs, and how many inputs share a scale and a zero point."""
+"""The numbers of inputs and of outputs, and how many inputs share a scale and a zero point."""
 SHIFTS = torch.arange(0, 32, 4, dtype=torch.int32)
 INTERLEAVED = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
-"""Where AWQ keeps the code of each of eight neighbours."""
+"""The place that AWQ gives to the code of each of eight neighbors."""
 
 
 def packed(codes: Tensor) -> Tensor:
-    """The last axis, eight codes each, as one int32."""
+    """Pack the last axis into int32 words of eight codes each."""
     parts = codes.unflatten(-1, (-1, 8)).long() << SHIFTS
-    return parts.sum(-1).to(torch.int32)  # the highest bit makes it negative
+    return parts.sum(-1).to(torch.int32)  # a set highest bit makes the word negative
 
 
 def unpacked(words: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def unpacked(words: Tensor) -> Tensor:
 
 
 class Linear(nn.Module):
-    """``x @ weight`` for ``weight = (codes - zeros) * scales``, ``[inputs, outputs]``."""
+    """Computes ``x @ weight``, with ``weight = (codes - zeros) * scales`` of shape ``[inputs, outputs]``."""
 
     def __init__(self, codes: Tensor, zeros: Tensor, scales: Tensor) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Linear(nn.Module):
 
 
 class GPTQ(Linear):
-    """Neighbours along the inputs share a word; zero points are stored less one."""
+    """A layer in which neighbors along the inputs share a word, and zero points are stored minus one."""
 
     def stored(self, codes: Tensor) -> Tensor:
         return packed(codes.T).T.contiguous()
@@ -62,7 +62,7 @@ class GPTQ(Linear):
 
 
 class AWQ(Linear):
-    """Neighbours along the outputs share a word, in an order of AWQ's own."""
+    """A layer in which neighbors along the outputs share a word, in an order of AWQ's own."""
 
     def stored(self, codes: Tensor) -> Tensor:
         return packed(codes.unflatten(-1, (-1, 8))[..., INTERLEAVED.argsort()].flatten(-2))

@@ -1,4 +1,4 @@
-"""The device is registered with the process; every test starts without counted fallbacks and refuses them."""
+"""Registers the device with the process. Every test starts without counted fallbacks, and refuses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ torchstone.device.register()
 
 @pytest.fixture(autouse=True)
 def _no_fallback(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Computing on the CPU is an error unless the test is marked as one about fallbacks."""
+    """Make computing on the CPU an error, unless the test requests ``falls_back``."""
     torch.pjrt.reset_fallbacks()
     if "falls_back" in request.fixturenames:
         yield
@@ -26,4 +26,4 @@ def _no_fallback(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def falls_back() -> None:
-    """The test is about operators that are computed on the CPU."""
+    """Allow operators that are computed on the CPU, because the test is about them."""

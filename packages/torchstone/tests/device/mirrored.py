@@ -1,4 +1,4 @@
-"""One function on the CPU and on the device: what must be equal, and how tensors are compared."""
+"""Runs a function on the CPU and on the device, and compares what must be equal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EXACT = {"rtol": 0.0, "atol": 0.0}
 
 
 def mirrored(function: Callable[[str], Any], **tolerance: float) -> Any:
-    """``function(device)`` on both, compared; returns what it returned on the device.
+    """Compare ``function(device)`` on the CPU and on the device; return the device's result.
 
-    Tensors agree in values, dtype, shape, strides, offset, version and what autograd knows of them.
+    Tensors must agree in values, dtype, shape, strides, offset, version and what autograd knows of them.
     """
     torch.manual_seed(0)
     expected = function("cpu")
@@ -62,20 +62,20 @@ def describe(tensor: Tensor) -> dict[str, Any]:
 
 
 def shares(*tensors: Tensor) -> bool:
-    """Whether all are views of one storage."""
+    """Whether all tensors are views of one storage."""
     first, *rest = tensors
     return all(first.untyped_storage()._cdata == one.untyped_storage()._cdata for one in rest)
 
 
 def computed(result: Any) -> Any:
-    """``result``; in fused eager, where errors that depend on values come later, its call has run."""
+    """Return ``result`` once its call has run: fused eager reports errors that depend on values then."""
     if config.device_lazy:
         torch.pjrt.synchronize()
     return result
 
 
 def refusals(function: Callable[[str], Any]) -> Sequence[Exception]:
-    """What ``function(device)`` raises on the CPU and on the device."""
+    """Return what ``function(device)`` raises on the CPU and on the device."""
     found = []
     for device in ("cpu", DEVICE):
         try:

@@ -1,4 +1,4 @@
-"""``import torch`` registers the device if the environment asks for it, and else costs nothing."""
+"""``import torch`` registers the device if the environment asks for it, and otherwise costs nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRY = "[torch.backends]\ntorchstone_device = torchstone.autoload:register_if_a
 
 
 def run(code: str, folder: Path, asked: str, **variables: str) -> str:
-    """What ``code`` prints in a process where the entry point is installed."""
+    """Return what ``code`` prints in a process where the entry point is installed."""
     package = folder / "autoloaded-1.dist-info"
     package.mkdir(exist_ok=True)
     (package / "entry_points.txt").write_text(ENTRY)
@@ -36,7 +36,7 @@ def test_a_script_that_only_names_the_device(tmp_path: Path) -> None:
 @pytest.mark.kept("0")
 @pytest.mark.parametrize("asked", ["", "0"])
 def test_import_torch_is_not_slowed_where_nobody_asks_for_the_device(asked: str, tmp_path: Path) -> None:
-    """Modules are counted, since times vary: neither JAX nor the compiler, only what reads the setting."""
+    """Count modules, since times vary. Only what reads the setting is imported, not JAX or the compiler."""
     code = "import sys, torch; assert not hasattr(torch, 'pjrt'); print(*sorted(sys.modules), sep='\\n')"
     plain = run(code, tmp_path, asked, TORCH_DEVICE_BACKEND_AUTOLOAD="0").split()
     added = set(run(code, tmp_path, asked).split()) - set(plain)

@@ -55,13 +55,13 @@ def test_a_compiled_model_trains_as_in_eager(name: str, dynamic: bool) -> None:
             outputs.append(model(x))
             outputs[-1].square().mean().backward()
             optimizer.step()
-        torch.testing.assert_close(outputs[1], outputs[0])  # of devices, too
+        torch.testing.assert_close(outputs[1], outputs[0])  # compare the devices, too
     for value, expected in zip(twin.state_dict().values(), eager.state_dict().values(), strict=True):
         torch.testing.assert_close(value, expected)
 
 
 def test_outputs_are_where_the_graph_says() -> None:
-    """Views stay views of the caller's tensors, at new sizes as well."""
+    """Views are views of the caller's tensors, also at new sizes."""
 
     @torch.compile(backend="torchstone")
     def several(x: torch.Tensor) -> Any:
@@ -102,7 +102,7 @@ def test_a_seed_repeats_random_numbers() -> None:
 
 
 def test_parameters_are_not_copied_on_each_call() -> None:
-    """On the CPU a program reads the memory of a storage; only PyTorch's results are placed anew."""
+    """On the CPU a program reads the storage's memory in place; only results of PyTorch get new memory."""
     linear = nn.Linear(64, 64).to(DEVICE)
     compiled = torch.compile(linear, backend="torchstone")
     x = torch.randn(2, 64, device=DEVICE)
@@ -114,7 +114,7 @@ def test_parameters_are_not_copied_on_each_call() -> None:
 
 
 def test_memory_that_is_not_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors go through the host, also after a step has changed the parameters."""
+    """Tensors are copied through the host, also after a step has changed the parameters."""
     away = dataclasses.replace(engine.place(), shares_host_memory=False)
     monkeypatch.setattr(engine, "place", lambda: away)
     linear = nn.Linear(3, 2).to(DEVICE)
@@ -131,7 +131,7 @@ def test_memory_that_is_not_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"fullgraph": True, "dynamic": True}])
 def test_the_device_s_graphs_need_no_backend_named(options: dict[str, Any]) -> None:
-    """Nothing is compiled for Inductor, which has no code for the device."""
+    """No graph goes to Inductor, which cannot generate code for the device."""
 
     @torch.compile(**options)
     def made(size: int) -> torch.Tensor:
@@ -151,7 +151,7 @@ def test_the_device_s_graphs_need_no_backend_named(options: dict[str, Any]) -> N
 
 
 def test_dynamo_stays_out_of_the_kernels() -> None:
-    """It would compile them where a graph breaks, and warn of what it cannot trace in them."""
+    """Dynamo would compile the kernels after a graph break, and warn of what it cannot trace in them."""
     code = """
 import warnings
 import torch, torchstone.device

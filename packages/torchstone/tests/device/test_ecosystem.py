@@ -58,7 +58,7 @@ def test_models_are_saved_and_copied() -> None:
 @pytest.mark.parametrize("place", [None, "cpu", DEVICE])
 @pytest.mark.parametrize("home", ["cpu", DEVICE])
 def test_files_in_the_old_format(home: str, place: str | None, tmp_path: Path) -> None:
-    """PyTorch would read and write the memory of a storage that has none."""
+    """PyTorch alone would read and write the memory of the device's storage, which has none."""
     x = torch.arange(6.0).view(2, 3).to(home)
     streams: tuple[Any, ...] = (io.BytesIO(), tmp_path / "saved")
     for stream in streams:
@@ -87,7 +87,7 @@ def test_pickling() -> None:
 
 
 def test_processes_send_tensors_to_each_other(tmp_path: Path) -> None:
-    """The child registers the device when it reads the first of them."""
+    """The child registers the device when it reads the first tensor."""
     script = tmp_path / "sending.py"
     script.write_text(
         """
@@ -138,7 +138,7 @@ def test_gradients_pass_through_autocast() -> None:
 
 @pytest.mark.parametrize("bad", [False, True])
 def test_gradient_scaling(bad: bool) -> None:
-    """The scale after each step is CUDA's rule; a step that is not finite changes no parameter."""
+    """The scale after each step follows CUDA's rule; a step that is not finite changes no parameter."""
     scaler = torch.amp.GradScaler(DEVICE, init_scale=8.0, growth_interval=2)
     parameter = nn.Parameter(torch.ones(2, device=DEVICE))
     optimizer = torch.optim.SGD([parameter], 0.25)
@@ -205,7 +205,7 @@ def test_dlpack_both_ways() -> None:
     x = torch.arange(6.0, device=DEVICE).view(2, 3) + 0
     seen = numpy.from_dlpack(x.t())
     assert seen.tolist() == [[0, 3], [1, 4], [2, 5]]
-    if engine.place().shares_host_memory:  # then nothing is copied
+    if engine.place().shares_host_memory:  # with shared memory nothing is copied
         assert seen.__array_interface__["data"] == numpy.from_dlpack(x).__array_interface__["data"]
     taken = torch.from_dlpack(x)
     assert (taken.device.type, taken.tolist()) == ("cpu", x.tolist())
@@ -261,7 +261,7 @@ def test_where_saved_tensors_are_mapped_to() -> None:
 
 
 def test_a_forked_child_is_told_what_to_do() -> None:
-    """A program would wait for threads that the child does not have; what was computed can be read."""
+    """A program would wait for threads that the child lacks; tensors computed before the fork can be read."""
     code = """
 import os, torch, torchstone.device
 from torchstone.config import config
@@ -405,7 +405,7 @@ def test_the_accelerator_is_this_device() -> None:
 
 
 def test_the_accelerator_s_memory_is_this_device_s() -> None:
-    """PyTorch's own functions fail an assertion here, or end the process."""
+    """PyTorch's own functions would fail an assertion for this device, or end the process."""
     torch.accelerator.empty_cache()
     torch.accelerator.empty_host_cache()
     torch.accelerator.synchronize()
@@ -442,7 +442,7 @@ def test_a_failed_factorization_is_an_error() -> None:
 
 
 def test_importing_the_device_leaves_forked_children_their_gradients() -> None:
-    """PyTorch refuses a backward pass in a child of a process whose autograd has threads for devices."""
+    """PyTorch refuses a backward pass in a forked child if the parent's autograd has threads for devices."""
     code = (
         "import os, torch, torchstone.device\n"
         "child = os.fork()\n"
@@ -456,7 +456,7 @@ def test_importing_the_device_leaves_forked_children_their_gradients() -> None:
 
 
 def test_gradients_where_a_backward_pass_ran_before_the_device_was_registered() -> None:
-    """PyTorch makes its threads for devices in the first backward pass, for those that are there."""
+    """PyTorch makes its device threads in the first backward pass, for the devices registered by then."""
     code = """
 import threading, torch
 torch.ones(1, requires_grad=True).backward()

@@ -12,7 +12,7 @@ from .mirrored import DEVICE
 
 @pytest.mark.parametrize("how", ["named", "default", "module"])
 def test_elapsed_time(how: str) -> None:
-    """Milliseconds, of the device's work as well as of anything else in between."""
+    """The time is in milliseconds, and includes the device's work and anything else in between."""
     first, last = (
         {
             "named": lambda: torch.Event(device=f"{DEVICE}:0", enable_timing=True),
@@ -62,7 +62,7 @@ def test_the_one_stream() -> None:
     stream.synchronize()
     assert event.query()
     assert x.tolist() == [2, 2]
-    assert torch.pjrt.Event().query()  # as of any event that was never recorded
+    assert torch.pjrt.Event().query()  # an event that was never recorded counts as completed
     torch.pjrt.set_stream(stream)
     torch.accelerator.set_stream(stream)
     for ask in (torch.pjrt.current_stream, lambda index: torch.Stream(f"{DEVICE}:{index}")):

@@ -1,4 +1,4 @@
-"""Fused eager: calls run as one program where values are needed, and all else is as in eager mode."""
+"""Fused eager: calls run as one program when values are needed, and all else works as in eager mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .test_views import ONCE, VIEWS, base
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many calls each program had that ran."""
+    """The number of calls in each program that ran."""
     found: list[int] = []
     plain = regions.Region.__call__
 
@@ -104,7 +104,7 @@ def test_only_what_somebody_holds_becomes_a_result(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(regions, "made", noted)
     x, y = torch.ones(3, 7, device=DEVICE), torch.ones(3, 7, device=DEVICE)
     held = y.detach()
-    old = torch.empty_like(x).set_(x).mul_(1)  # the array is a program's own
+    old = torch.empty_like(x).set_(x).mul_(1)  # a program made this array
     with torch.pjrt.lazy():
         z = (x.neg().neg() + y).abs()
         x.mul_(2)
@@ -121,7 +121,7 @@ def test_an_index_out_of_range_stops_at_its_call_and_says_where_it_was_made() ->
     with torch.pjrt.lazy():
         before = written + 1
         written.add_(1)
-        found = table[torch.tensor([1, 9], device=DEVICE)]  # the line that is named
+        found = table[torch.tensor([1, 9], device=DEVICE)]  # the error names this line
         line = sys._getframe().f_lineno - 1
         found.add_(1)
         written.mul_(5)

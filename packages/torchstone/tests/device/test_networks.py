@@ -21,9 +21,9 @@ STEPS = 20
 
 
 def losses(model: nn.Module, inputs: Any, device: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Of ``STEPS`` steps of gradient descent that lower the mean square of what ``model`` returns.
+    """Train for ``STEPS`` steps of gradient descent on the model's mean squared output; return the losses.
 
-    Floats are converted to ``dtype`` first, if one is given.
+    If a ``dtype`` is given, floats are converted to it first.
     """
     model = model.train().to(device, dtype)
     placed = [one.to(device, dtype if one.is_floating_point() else None) for one in inputs]
@@ -41,7 +41,7 @@ def losses(model: nn.Module, inputs: Any, device: str, dtype: torch.dtype | None
 
 
 def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """The largest relative error of a loss."""
+    """Return the largest relative error of a loss."""
     return float(((found - exact) / exact).abs().max())
 
 
@@ -68,7 +68,7 @@ def test_a_network_trains_with_the_losses_of_the_cpu(name: str) -> None:
 
 
 def test_the_network_of_the_example_learns_as_on_the_cpu() -> None:
-    """``examples/train_digits.py`` trains it compiled; here only the device's name is another."""
+    """Train the network of ``examples/train_digits.py``, which compiles it; here only the device changes."""
     images, labels = torch.rand(32, 1, 8, 8), torch.arange(32) % 10
     twin = small_cnn()
     found = {}

@@ -204,7 +204,7 @@ def test_numbers_are_arguments_of_one_program() -> None:
     for value in (0.1, 0.2, -0.0, float("inf"), float("nan"), 1e-30):
         expected = torch.arange(3.0).mul(value)
         torch.testing.assert_close(x.mul(value).mul(1.0).cpu(), expected * 2, equal_nan=True)
-        known = ~expected.isnan()  # the sign of a NaN is the processor's
+        known = ~expected.isnan()  # the sign of a NaN depends on the processor
         assert torch.equal((x * value).cpu().signbit()[known], expected.signbit()[known])
     assert plan_count() <= before + 2
 
@@ -286,7 +286,7 @@ def test_an_index_out_of_range_is_an_error_and_writes_nothing() -> None:
     where = torch.tensor([0, 3], device=DEVICE)
     with pytest.raises(IndexOutOfRange, match=r"aten\.index\.Tensor: indices") as caught:
         computed(x[where])
-    assert "config" not in str(caught.value)  # no setting asked for the check
+    assert "config" not in str(caught.value)  # the check is always on, so the message names no setting
     with pytest.raises(IndexOutOfRange, match="index out of range"):
         computed(x.index_add_(0, where, torch.ones(2, device=DEVICE)))
     assert x.tolist() == [0, 1, 2]
@@ -398,7 +398,7 @@ def test_plans_are_bounded() -> None:
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.conformance)])
 def test_many_shapes_stay_within_the_bounds_of_plans_and_of_executables(count: int) -> None:
-    """Slicing makes no program, so that each shape compiles one: ``neg``."""
+    """Slicing makes no program, so each shape compiles exactly one program, for ``neg``."""
     x = torch.arange(float(count), device=DEVICE)
     with override(device_plans=16, memory_cache_entries=16, cache=False):
         before = counters.snapshot().compiles

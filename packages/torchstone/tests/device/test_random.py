@@ -50,7 +50,7 @@ def test_a_generator_of_the_cpu_gives_the_seed() -> None:
 
 
 def test_a_generator_of_the_device() -> None:
-    """It repeats, goes on from a state, and is copied with its state."""
+    """A generator repeats its numbers, continues from a saved state, and is copied with its state."""
     generator = torch.Generator(DEVICE)
     assert isinstance(generator, torch.Generator)
     assert generator.device == torch.device(DEVICE, 0)
@@ -83,7 +83,7 @@ def test_a_generator_compiles_nothing_new() -> None:
 
 
 def test_generators_of_other_devices_are_pytorch_s() -> None:
-    """All are instances of ``torch.Generator``; a subclass of someone's is its own."""
+    """All generators are instances of ``torch.Generator``, and a user's subclass stays its own class."""
     plain = type(torch.default_generator)
     assert type(torch.Generator()) is type(torch.Generator("cpu")) is plain
     assert type(torch.Generator(device="cpu").manual_seed(1)) is plain
@@ -167,7 +167,7 @@ def assert_moments(samples: torch.Tensor, mean: torch.Tensor, variance: torch.Te
     count = len(samples)
     error = 5 * (variance / count).sqrt() + 1e-12
     assert ((samples.mean(0) - mean).abs() <= error).all()
-    # What distributions with heavier tails than the normal one have is in the factor.
+    # The factor allows for distributions whose tails are heavier than those of the normal one.
     spread = 5 * (2 / count) ** 0.5 * (1 + 3 / mean.clamp_min(0.05)).sqrt()
     assert ((samples.var(0) - variance).abs() <= spread * variance + 1e-12).all()
 
@@ -229,7 +229,7 @@ def test_samples_move_with_their_shape_as_on_the_cpu() -> None:
 
 
 def test_shares_move_with_their_concentration_as_on_the_cpu() -> None:
-    """Each region of the formula: near 0, near 1, both parts large (at the mean and beside it), the rest."""
+    """The grid covers each region of the formula: near 0, near 1, both parts large, and the rest."""
     grid = torch.cartesian_prod(
         torch.tensor([1e-4, 0.02, 0.3, 0.5, 0.7, 0.98, 0.9999], dtype=torch.float64),
         torch.tensor([0.2, 1.0, 4.0, 8.0, 30.0], dtype=torch.float64),

@@ -79,7 +79,7 @@ def test_results_are_those_of_the_cpu(name: str) -> None:
 
 
 def _detached(found: Any) -> Any:
-    """Copies: whether a result is a view of something longer is the device's affair."""
+    """Copy the results: whether one is a view of something longer is up to the device."""
     if isinstance(found, Tensor):
         return found.detach().clone(memory_format=torch.contiguous_format)
     return [_detached(one) for one in found] if isinstance(found, (list, tuple)) else found
@@ -102,7 +102,7 @@ def test_many_counts_share_few_programs() -> None:
     before = plan_count()
     for bound in (3, 4, 60, 61, 62):
         assert (x < bound).nonzero().shape == (bound, 1)
-    # Only views of other lengths are new, and these are no programs.
+    # Only views of other lengths are new, and those need no program.
     assert plan_count() - before <= 3
 
 

@@ -39,7 +39,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 
 def train(model: nn.Module, x: torch.Tensor, steps: int, make: Callable[[Any], torch.optim.Optimizer]) -> Any:
-    """Losses and what the model holds afterwards."""
+    """Return the losses, and the state of the model afterwards."""
     optimizer = make(model.parameters())
     targets = torch.arange(len(x), device=x.device) % 4
     losses = []
@@ -87,7 +87,7 @@ FUSED: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_optimizers_are_one_program(name: str, dtype: torch.dtype) -> None:
-    """The CPU's own kernels are the reference; a schedule of learning rates compiles nothing."""
+    """The CPU's own kernels are the reference. A learning rate schedule compiles nothing new."""
     from torchstone.device.operators import plan_count
 
     make, options = FUSED[name]
@@ -161,7 +161,7 @@ def test_recurrent_and_attention_modules(name: str) -> None:
 
 @pytest.mark.parametrize("padding", [None, [[False, False, True], [False, False, False]]])
 def test_an_encoder_in_evaluation(padding: list[list[bool]] | None) -> None:
-    """PyTorch would take its fast path, with nested tensors for what is padded on the right."""
+    """PyTorch would take its fast path, which uses nested tensors if the padding is on the right."""
 
     def run(device: str) -> Any:
         layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
@@ -219,13 +219,13 @@ def test_gradients_of_gradients() -> None:
         x = torch.linspace(0.1, 1, 6).to(device).requires_grad_()
         (first,) = torch.autograd.grad((x.sin() * x).sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.exp().sum(), x)
-        return first.detach(), second.clone()  # how often autograd wrote into it is its own affair
+        return first.detach(), second.clone()  # how often autograd wrote into it may differ
 
     mirrored(run)
 
 
 def test_a_module_that_moves_keeps_its_parameters() -> None:
-    """One weight in two places stays one, and an optimizer that was made before goes on with it."""
+    """A weight in two places stays one weight, and an optimizer made before the move still updates it."""
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight
     weight = model[0].weight

@@ -67,7 +67,7 @@ VIEWS: dict[str, View] = {
     "as real": lambda x: torch.view_as_real(torch.view_as_complex(x.view(4, 3, 2))),
 }
 ONCE = sorted(VIEWS.keys() - {"as_strided overlapping", "expand", "unfold"})
-"""Views that show no element twice, so that they can be written."""
+"""Views that show no element twice, so they can be written."""
 
 
 def base(device: str) -> Tensor:
@@ -161,7 +161,7 @@ OVERLAPPING = {
 
 @pytest.mark.parametrize("write", OVERLAPPING)
 def test_writing_where_an_operator_reads_is_refused(write: str) -> None:
-    """As on the CPU, and nothing is written; the same place as a whole may be written."""
+    """The error is the CPU's and nothing is written. Writing exactly the place that is read is allowed."""
 
     def attempt(device: str) -> Any:
         x = base(device)

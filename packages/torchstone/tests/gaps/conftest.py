@@ -1,4 +1,4 @@
-"""One reading of a few namespaces, and a provider whose faults are known."""
+"""Fixtures: the surface of a few namespaces, read once, and a provider whose faults are known."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FUNCTIONAL = "torch.nn.functional"
 
 @pytest.fixture(scope="session")
 def surface() -> Surface:
-    """Functions in Python and in C++, with and without stubs."""
+    """The surface of functions in Python and in C++, with and without stubs."""
     return read_surface(["torch.nn.functional", "torch.cuda", "torch.linalg"])
 
 
 @pytest.fixture(scope="session")
 def held(surface: Surface) -> Callable[..., Comparison]:
-    """``held(relu=mine)``: a module that offers PyTorch's ``relu`` as ``mine``, held against PyTorch."""
+    """Compare a changed module with PyTorch: ``held(relu=mine)`` offers ``mine`` as PyTorch's ``relu``."""
 
     def against(**functions: Any) -> Comparison:
         shop = types.ModuleType("shop")

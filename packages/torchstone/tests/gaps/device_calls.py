@@ -1,8 +1,8 @@
 """One call for each public name that takes a device and cannot be called with made-up arguments.
 
-``CALLS[name](device)`` makes it and gives the type of the device where its result, or what it set up, is.
-A program of its own: it redirects to the device type that it is given and prints, as JSON, what each name
-gave. The device ``testdev`` is registered first if it is asked for.
+``CALLS[name](device)`` makes the call and returns the type of the device of its result, or of what it set up.
+As a program, this file redirects to the device type that it is given and prints, as JSON, what each name
+returned. It registers the device ``testdev`` first if that is the type.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _scaled(device: str) -> str:
 
 
 def _sent(device: str) -> str:
-    """Objects go through a tensor on ``device``; the process sends them to itself by a broadcast."""
+    """Broadcast objects from the process to itself, through a tensor on ``device``."""
     objects = [{"a": 1}, "b"]
     dist.broadcast_object_list(objects, src=0, device=torch.device(device))
     assert objects == [{"a": 1}, "b"]
@@ -124,7 +124,7 @@ def process_group(backend: str) -> Iterator[None]:
 
 
 def call_all(device: str) -> dict[str, str]:
-    """What each name gives for ``device``: a device type, or the exception."""
+    """Return what each name gives for ``device``: a device type, or the exception."""
     found = {}
     for name, call in CALLS.items():
         try:

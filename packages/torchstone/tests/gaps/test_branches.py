@@ -53,7 +53,7 @@ def test_they_are_counted_by_module_and_found_by_api() -> None:
     index = BranchIndex(found)
     layer = Api("torch.Layer", "class", "torch.shop.Layer")
     run = Api("torch.run", "method", "torch.shop.Layer.run")
-    assert [one.line for one in index.of(layer, "cuda")] == [10]  # its public methods speak for themselves
+    assert [one.line for one in index.of(layer, "cuda")] == [10]  # public methods are listed apart
     assert [one.line for one in index.of(run, "cpu")] == [12, 13]
     assert index.of(Api("torch.pick2", "function", "torch.shop.pick2"), "cuda") == []
 

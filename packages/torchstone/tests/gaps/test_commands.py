@@ -60,7 +60,7 @@ def shop_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def shop(shop_file: Path) -> tuple[str, ...]:
-    """The options for a module that lacks names and has one wrong result."""
+    """Return options for a module that lacks names and has one wrong result."""
     shop_file.write_text(SHOP)
     return ("--provider", MIRROR, "--namespace", "torch.linalg")
 
@@ -168,7 +168,7 @@ def test_a_refinement_has_no_test() -> None:
 
 
 def failures_of_scaffolds(log: Log, tmp_path: Path) -> dict[str, bool]:
-    """Each gap of ``log`` that a test can show → whether its scaffold fails."""
+    """Return, for each gap of ``log`` that a test can show, whether its scaffold fails."""
     found = {}
     for entry in log.entries:
         if entry.kind is GapKind.REFINEMENT:
@@ -203,7 +203,7 @@ def test_every_scaffold_of_an_explained_gap_of_the_redirection_fails(tmp_path: P
 def test_a_module_is_compared_with_its_own_namespace(
     gaps: Callable[..., Result], shop: tuple[str, ...]
 ) -> None:
-    """Without --namespace, all of PyTorch was read and nothing of it was the module's."""
+    """Without --namespace, all of PyTorch used to be read, and the module seemed to offer none of it."""
     named, unnamed = gaps("check", *shop, "--json"), gaps("check", "--provider", MIRROR, "--json")
     assert named.exit_code == unnamed.exit_code == 1
     assert json.loads(named.stdout) == json.loads(unnamed.stdout)

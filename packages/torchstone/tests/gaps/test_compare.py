@@ -1,4 +1,4 @@
-"""The comparison itself is put to the test: every fault of a provider is found, and nothing else."""
+"""Tests of the comparison itself: it finds every fault of a provider, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Held = Callable[..., Comparison]
 
 
 def test_the_control_has_no_gaps(surface: Surface) -> None:
-    """PyTorch's own module in its own place: whatever is found would be the comparison's fault."""
+    """PyTorch's own module replaces itself, so any gap would be a fault of the comparison."""
     provider = make_provider("module:torch.nn.functional=torch.nn.functional,torch.linalg=torch.linalg")
     found = compare(provider, surface.apis.values())
     assert [(gap.api.name, gap.description) for gap in found.gaps()] == []
@@ -126,7 +126,7 @@ def test_wrong_behaviour_is_found(held: Held, fault: Callable[..., Any], says: s
 
 
 def test_a_silent_stub_is_found(held: Held) -> None:
-    """One that gives its argument back, where the function would change it."""
+    """The stub returns its argument unchanged."""
 
     def stubbed(input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
         return input
@@ -233,7 +233,7 @@ def test_a_broken_contract_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Untried:
-    """A provider that says nothing of most APIs."""
+    """A provider that has no answer for most APIs."""
 
     name, scope, compared, watched = "untried", ("torch",), "nothing is run", None
 
@@ -267,7 +267,7 @@ def test_a_provider_that_is_not_there_is_named(text: str, says: str) -> None:
 
 
 def test_a_device_is_held_against_the_cpu(surface: Surface) -> None:
-    """``meta`` computes nothing: what needs values is missing there, loudly."""
+    """``meta`` computes nothing, so a function that needs values fails there, with an error."""
     wanted = [surface.apis[f"torch.nn.functional.{name}"] for name in ("relu", "softmax", "one_hot")]
     found = compare(make_provider("device:meta"), wanted)
     assert [(gap.api.leaf, gap.kind, gap.loud) for gap in found.gaps()] == [

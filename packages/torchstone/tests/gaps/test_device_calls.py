@@ -1,4 +1,4 @@
-"""What takes a device, and cannot be tried by the gap analysis: each is called here for CUDA, redirected."""
+"""Names that take a device but that the gap analysis cannot try: each is called for CUDA, redirected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAILS = {
         "torch.empty_quantized": ("NotImplementedError", "the test device has no quantized tensors"),
     }
 }
-"""What a target cannot do: the exception that a call ends with, and why."""
+"""The calls that a target does not support: the exception that each ends with, and the reason."""
 
 
 @pytest.mark.kept("testdev")
@@ -41,7 +41,7 @@ def test_it_goes_to_the_target(target: str) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    shown = "cuda" if target == "cpu" else target  # on the CPU each tensor's device is kept track of
+    shown = "cuda" if target == "cpu" else target  # on the CPU, tensors report a recorded device
     errors = {name: error for name, (error, _) in FAILS.get(target, {}).items()}
     expected = dict.fromkeys(CALLS, shown) | errors
     assert json.loads(done.stdout.splitlines()[-1]) == expected

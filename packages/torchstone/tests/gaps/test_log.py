@@ -57,7 +57,7 @@ def test_the_gaps_of_one_name_and_kind_are_one_entry() -> None:
     )
     (entry,) = make_log(Comparison("x", "", {"torch.a": both}), Decisions(), VERSIONS).entries
     assert entry.description == "differs; other values"
-    # The trial's difference is not what the note explains.
+    # The note does not explain the difference that the trial found.
     assert entry.status == "open"
 
 
@@ -124,7 +124,7 @@ def test_an_earlier_log_tells_what_is_new_and_what_is_fixed(tmp_path: Path) -> N
     fixed = later.entries[0]
     assert (fixed.status, fixed.note, fixed.test) == ("fixed", "it is so", "tests/test_a.py::test_a")
     assert later.problems == ()
-    # What was fixed once stays so, with the version that fixed it.
+    # A fixed entry stays fixed, with the version that fixed it.
     path.write_text(to_json(later), "utf-8")
     again = make_log(comparison(), decided(FIXED), VERSIONS, previous=load_entries(path))
     assert [(one.api, one.fixed_in) for one in again.entries] == [("torch.cuda.a", now)]

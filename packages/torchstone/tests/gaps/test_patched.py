@@ -1,4 +1,4 @@
-"""``patched:PACKAGE``: what a package that changes PyTorch has broken is found, and nothing else."""
+"""``patched:PACKAGE`` finds what a package that changes PyTorch has broken, and nothing else."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def gaps_of(comparison: Comparison) -> Found:
 
 @pytest.fixture(scope="module")
 def sound(apis: list[Api], packages: Path) -> Comparison:
-    """The package as it is meant."""
+    """The comparison of the package without faults."""
     return compare(make_provider("patched:stand_in"), apis)
 
 
 @pytest.fixture(scope="module")
 def broken(apis: list[Api], packages: Path, sound: Comparison) -> Broken:
-    """``broken({name: fault})``: the gaps that the package has more with these faults."""
+    """Add faults to the package: ``broken({name: fault})`` returns the gaps that it did not have before."""
     known = gaps_of(sound)
 
     def find(faults: dict[str, str]) -> Found:
@@ -67,7 +67,7 @@ def broken(apis: list[Api], packages: Path, sound: Comparison) -> Broken:
 
 
 def replaced(comparison: Comparison) -> list[str]:
-    """What the package has put something of its own in place of: what could be wrong in it."""
+    """Return the functions and methods that the package replaces, and so could have broken."""
     return [
         name
         for name, finding in comparison.findings.items()
@@ -80,7 +80,7 @@ GIVES_NOTHING = {
     *("torch.cuda.Event.record", "torch.cuda.Event.synchronize", "torch.cuda.Event.wait"),
     *("torch.cuda.Stream.synchronize", "torch.cuda.Stream.wait_event", "torch.cuda.Stream.wait_stream"),
 }
-"""What is meant to give None: that fault would be none."""
+"""Names that return None anyway, so that the fault "gives nothing" changes nothing."""
 
 CALLS = {
     "torch.Tensor.cuda": {"torch.Tensor.to"},
@@ -90,26 +90,26 @@ CALLS = {
     "torch.unravel_index": {"torch.tensor"},
     "torch.cuda.cudart": {"torch.cuda.is_initialized"},
     "torch.cuda.is_tf32_supported": {"torch.cuda.is_bf16_supported"},
-    "torch.Tensor.index": {"torch.rand_like"},  # imports a module that reads this name
+    "torch.Tensor.index": {"torch.rand_like"},  # the method imports a module that reads this name
 }
-"""What is not seeded, and wrong all the same: the package or PyTorch writes it in terms of these names."""
+"""By name: the names that the package or PyTorch calls in it. A fault in one of those breaks it, too."""
 
 
 def possible(name: str) -> list[str]:
-    """The faults that make a difference for a name."""
+    """Return the faults that make a difference for a name."""
     if name.startswith("torch.cuda."):
         kinds = [fault for fault in FAULTS if fault not in WITH_TENSORS]
     else:
         takes_one = name.startswith(("torch.Tensor.", "torch.nn.Module.")) or name.endswith("_like")
         kinds = [fault for fault in FAULTS if takes_one or fault != "writes"]
     none = {"gives nothing"} if name in GIVES_NOTHING else set()
-    if "empty" in name:  # memory that nobody has written has no right values
+    if "empty" in name:  # uninitialized memory has no right values
         none |= {"other values", "writes"}
     return [kind for kind in kinds if kind not in none]
 
 
 def rounds(names: list[str], most: int) -> list[dict[str, str]]:
-    """Every possible fault of every name, at most ``most`` in one package."""
+    """Distribute every possible fault of every name over packages with at most ``most`` faults each."""
     left = [(name, fault) for name in names for fault in possible(name)]
     random.Random(16).shuffle(left)
     made: list[dict[str, str]] = []
@@ -148,7 +148,7 @@ def test_every_possible_fault_is_found_and_nothing_else(sound: Comparison, broke
 
 
 def test_what_a_package_leaves_alone_is_found(sound: Comparison) -> None:
-    """Names that take a device and do not know of CUDA, and what torch.cuda cannot do here by itself."""
+    """The gaps are names that take a device but not CUDA, and parts of torch.cuda that do not work here."""
     gaps = gaps_of(sound)
     assert ("torch.asarray", GapKind.BEHAVIOUR) in gaps
     assert ("torch.cuda.mem_get_info", GapKind.UNPATCHED) in gaps
@@ -160,7 +160,7 @@ def test_what_a_package_leaves_alone_is_found(sound: Comparison) -> None:
 
 @pytest.fixture
 def package(packages: Path) -> Callable[[str, str], str]:
-    """``package(name, source)`` is the provider of a package with this source."""
+    """Write a package with ``package(name, source)``; return the name of its provider."""
 
     def write(name: str, source: str) -> str:
         (packages / f"{name}.py").write_text(f"import torch\n{source}")
@@ -176,7 +176,7 @@ def gaps_at(provider: str, *names: str) -> dict[str, str]:
 
 
 def test_a_package_without_cuda_is_called_on_the_cpu(package: Callable[[str, str], str]) -> None:
-    """Only what it changed is a gap; torch.cuda, which it does not offer, is none of its business."""
+    """Only the name that it changed is a gap. It does not offer torch.cuda, so that is not compared."""
     provider = package("quicker", "torch.relu = lambda input: input.clamp(min=0.5)\n")
     names = ("torch.relu", "torch.abs", "torch.cuda.memory_allocated", "torch.asarray")
     assert gaps_at(provider, *names) == {"torch.relu": "result: other values"}
@@ -192,7 +192,7 @@ def test_a_class_that_becomes_a_function_is_found(package: Callable[[str, str], 
 def test_a_call_that_ends_its_process_or_hangs_is_a_finding(
     package: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The calls after it are made all the same."""
+    """The calls that follow one that aborts or hangs are still made."""
     monkeypatch.setattr(processes, "CALL_SECONDS", 10.0)
     provider = package(
         "rude",
@@ -214,7 +214,7 @@ def test_a_call_that_ends_its_process_or_hangs_is_a_finding(
 
 
 def test_the_reference_side_never_sees_the_package(package: Callable[[str, str], str]) -> None:
-    """Also where the package breaks what arguments are made and results are read with."""
+    """This holds even if the package breaks the functions that make arguments and read results."""
     provider = package(
         "broken_tools",
         "broken = lambda *args, **kwargs: torch.zeros(7)\n"

@@ -1,4 +1,4 @@
-"""What must hold of the redirection, over the whole scope; read, compared and logged once."""
+"""Properties that the redirection has over its whole scope, which is read, compared and logged once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_ABSENT = 0.15
 
 @pytest.fixture(scope="module")
 def log() -> Log:
-    """In a process of its own: the device that other tests register adds names to PyTorch."""
+    """The log, made in a process of its own: other tests register a device, which adds names to PyTorch."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(analyze, "redirect").result()
 
@@ -74,7 +74,7 @@ def test_everything_patched_has_the_original_s_signature(log: Log) -> None:
 
 
 def doubtful(name: str, treatment: str, note: str, replacement: Any) -> RedirectionProvider:
-    """A redirection whose table says this of one name."""
+    """Return a redirection with a table that has one entry."""
     original = torch.cuda.memory_allocated
     return RedirectionProvider((Patch(name, treatment, note, original, replacement),))
 
@@ -116,7 +116,7 @@ ALWAYS = (
     *("torch.zeros", "torch.Tensor.new_zeros", "torch.add", "torch.nn.modules.Linear"),
     *("torch.cuda.memory_allocated", "torch.cuda.memory_cached", "torch.cuda.max_memory_cached"),
 )
-"""Checked in all settings beside the fixed gaps, so that the check is never about nothing."""
+"""Names to check in all settings besides the fixed gaps, so that the check always has something to do."""
 
 
 def in_all_settings(names: list[str]) -> dict[str, str]:
@@ -161,9 +161,9 @@ TESTDEV_DIFFERS = {
     "torch.nuclear_norm": SAME_CODE,
     "torch.sparse_coo_tensor": NO_SPARSE,
 }
-"""What is different on the tests' PrivateUse1 device, and why that is the device and not the redirection.
+"""What differs on the tests' PrivateUse1 device because of the device, not because of the redirection.
 
-Differences that the redirection accepts on every device are not among them.
+Differences that the redirection accepts on every device are left out.
 """
 
 

@@ -27,7 +27,7 @@ from torchstone.gaps.surface import read_surface, resolve
 
 
 def signature(declared: str) -> Signature:
-    """The signature of ``def f(declared)``."""
+    """Return the signature of a function ``f`` declared with these parameters."""
     names: dict[str, Any] = {}
     exec(f"def f{declared}: pass", names)
     return from_inspect(inspect.signature(names["f"]))
@@ -124,7 +124,7 @@ def test_a_default_without_a_name_has_no_address() -> None:
 
 
 def wrapped(original: Callable[..., Any], *, takes: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A replacement that shows ``original``'s signature through ``__wrapped__``, whatever it takes itself."""
+    """Make a replacement that shows ``original``'s signature through ``__wrapped__``, whatever it accepts."""
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
@@ -166,11 +166,11 @@ LEFT_OUT = {
     "torch.nn.functional.hardshrink": "`out` removed",
     "torch.special.round": "`decimals` removed",
 }
-"""What a docstring leaves out although the function takes it."""
+"""Parameters that a docstring leaves out although the function takes them."""
 
 
 def test_the_documented_signature_of_what_is_written_in_c_leaves_no_gap() -> None:
-    """Schemas and stubs call ``input`` ``self``, list ``out=`` apart, and say None for most defaults."""
+    """Schemas and stubs name ``input`` ``self``, list ``out=`` separately, and use None for most defaults."""
     compared, different = 0, {}
     for api in read_surface(DOCUMENTED).apis.values():
         original = resolve(api.name)

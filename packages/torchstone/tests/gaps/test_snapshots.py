@@ -124,7 +124,7 @@ def test_what_is_new_gone_moved_and_changed() -> None:
 
 
 def test_what_moved_where_is_not_guessed() -> None:
-    """Two removed names that would fit one new name are two removals."""
+    """Two removed names that could both have become one new name are reported as two removals."""
     old = snapshot(api("torch.a.helper", "x"), api("torch.b.helper", "x"))
     found = compare_snapshots(old, snapshot(api("torch.c.helper", "x")))
     assert (len(found.added), len(found.removed), found.moved) == (1, 2, ())

@@ -1,4 +1,4 @@
-"""What is public, and where each signature was read."""
+"""The public surface: which names it has, and from where each signature was read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_signatures_and_their_origin(surface: Surface, name: str, expected: tupl
 def test_what_another_package_adds_to_a_class_is_not_pytorchs(
     kind: Callable[[object], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As transformers adds ``smart_apply`` when it first makes a model: a clean process lacks it."""
+    """transformers adds ``smart_apply`` this way when it first makes a model; a clean process lacks it."""
     before = read_surface(["torch.nn.Module"]).apis
 
     def added(module: torch.nn.Module) -> None:
@@ -64,7 +64,7 @@ def test_what_another_package_adds_to_a_class_is_not_pytorchs(
     added.__module__ = "transformers.modeling_utils"
     monkeypatch.setattr(torch.nn.Module, "added", kind(added), raising=False)
     assert read_surface(["torch.nn.Module"]).apis == before
-    added.__module__ = "a_package_that_patches_pytorch"  # what such a package replaces is compared
+    added.__module__ = "a_package_that_patches_pytorch"  # functions of such a package are compared
     assert len(read_surface(["torch.nn.Module"]).apis) == len(before) + 1
 
 
@@ -115,7 +115,7 @@ def test_without_griffe_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_hostile_modules_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a module's attributes do when they are looked at does not end the reading."""
+    """An attribute that raises or misbehaves when it is read does not stop the reading."""
 
     class Trap:
         def __getattr__(self, name: str) -> object:

@@ -34,7 +34,7 @@ _SIZES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "max_position_embeddings": MAX_LENGTH,
-    "initializer_range": 0.4,  # far from uniform, so that many tokens come up
+    "initializer_range": 0.4,  # large, so that the models generate many different tokens
     "bos_token_id": None,
     "eos_token_id": None,
 }
@@ -56,7 +56,7 @@ def make(name: str) -> Any:
 
 
 class Exported:
-    """A model, and its generator for two rows, as it is after saving and loading."""
+    """A model, and its generator for two rows after saving and loading."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.model = make(name)
@@ -70,7 +70,7 @@ class Exported:
 @pytest.fixture(
     scope="module",
     params=[
-        "MistralForCausalLM",  # Llama's layers, and a window
+        "MistralForCausalLM",  # has Llama's layers, and a sliding window
         pytest.param("GPT2LMHeadModel", marks=pytest.mark.conformance),
         pytest.param("LlamaForCausalLM", marks=pytest.mark.conformance),
         pytest.param("Qwen2ForCausalLM", marks=pytest.mark.conformance),
@@ -120,7 +120,7 @@ def test_decoding_reads_the_columns_that_it_needs(name: str, monkeypatch: pytest
     for length in (7, 8, 9, 40):
         found = generator.generate(prompt, max_new_tokens=length)
         numpy.testing.assert_array_equal(found, eager(model, prompt, max_new_tokens=length))
-    assert programs[:3] == ["prefill_8", "greedy_12", "greedy_12"]  # 5 + 4, 5 + 7 columns
+    assert programs[:3] == ["prefill_8", "greedy_12", "greedy_12"]  # for 5 + 4 and 5 + 7 columns
     assert programs[-11:-5] == ["prefill_8", "greedy_12", "greedy_20", "greedy_20", "greedy", "greedy"]
     whole = torchstone.export_generation(model, **sizes)
     options: dict[str, Any] = {"max_new_tokens": 40, "do_sample": True, "seed": 7}
@@ -293,7 +293,7 @@ def test_weights_are_stored_once(gpt2: Exported) -> None:
     expected = {f"{name}.stablehlo" for name in programs} | {"generation.json", "weights.safetensors"}
     assert set(sizes) == expected
     assert list(description["programs"]) == programs
-    own = sum(weight.nbytes for weight in gpt2.model.parameters())  # tied weights are one parameter
+    own = sum(weight.nbytes for weight in gpt2.model.parameters())  # parameters() lists tied weights once
     assert own <= sizes["weights.safetensors"] < own + 8000
 
 
@@ -318,7 +318,7 @@ CUTS = [
 def warped(
     logits: torch.Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
 ) -> torch.Tensor:
-    """The probabilities from which transformers draws."""
+    """Return the probabilities from which transformers draws."""
     scores = transformers.TemperatureLogitsWarper(temperature)(None, logits)
     if top_k:
         scores = transformers.TopKLogitsWarper(top_k)(None, scores)
@@ -331,7 +331,7 @@ def warped(
 def test_tokens_are_drawn_from_the_distribution_of_transformers(cuts: dict[str, Any]) -> None:
     count = 20_000
     logits = torch.randn(1, VOCABULARY) * 2
-    logits[0, 7:10] = logits[0, 6]  # equal probabilities, at the cut of top_k too
+    logits[0, 7:10] = logits[0, 6]  # four equal probabilities, also at the cut of top_k
     uniform = (torch.arange(count) + 0.5) / count
     options = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **cuts}
     found = drawn(logits.expand(count, -1), uniform, *map(torch.tensor, options.values()))
@@ -389,19 +389,19 @@ def test_seeds_repeat_and_differ(gpt2: Exported) -> None:
 
 
 def test_draws_are_uniform_and_independent(gpt2: Exported) -> None:
-    """Without weights all tokens are equally probable, so that tokens show the numbers they were drawn by."""
+    """With zero weights all tokens are equally probable, so they show which random numbers were drawn."""
     stored = gpt2.generator._stored
     zeros = {name: numpy.zeros_like(weight) for name, weight in stored.weights.items()}
     flat = Generator(replace(stored, weights=zeros))
     options: dict[str, Any] = {"max_new_tokens": 40, "do_sample": True, "top_k": 0}
     draws = numpy.stack([flat.generate([[1], [1]], seed=seed, **options)[:, 1:] for seed in range(150)])
     assert scipy.stats.chisquare(numpy.bincount(draws.ravel(), minlength=VOCABULARY)).pvalue > 1e-3
-    coarse = draws // 8  # 0 to 7, the last one of 5 tokens
+    coarse = draws // 8  # groups of 8 tokens, 0 to 7; the last one has 5
     neighbors = {
         "seeds": (coarse[:-1], coarse[1:]),
         "rows": (coarse[:, 0], coarse[:, 1]),
         "steps": (coarse[..., :-1], coarse[..., 1:]),
-        "calls": (coarse[..., :-4], coarse[..., 4:]),  # of the program, which draws 4 tokens
+        "calls": (coarse[..., :-4], coarse[..., 4:]),  # calls of the program, which draws 4 tokens
     }
     for name, (one, other) in neighbors.items():
         table = numpy.zeros((8, 8))
@@ -417,7 +417,7 @@ def test_options_of_the_generation_config_are_the_defaults() -> None:
     settings = settings_of(model, 8, 1, None, None, 1)
     assert (settings.buckets, settings.decode_lengths) == ((8,), (8,))
     assert (settings.do_sample, settings.temperature, settings.top_k, settings.top_p) == (True, 0.5, 3, 0.9)
-    assert settings.eos_token_id == (4,)  # no logits exist for 99
+    assert settings.eos_token_id == (4,)  # 99 is left out, because no logits exist for it
 
 
 # --- what is refused -------------------------------------------------------------------

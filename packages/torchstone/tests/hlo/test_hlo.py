@@ -126,7 +126,7 @@ class TestControlFlow:
 
     @pytest.mark.parametrize("shape", [(1, 1500, 1), (100, 20, 1), (3, 70, 2), (2, 17, 300), (5, 333, 2)])
     def test_associative_scan_in_tiles(self, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
-        """Groups of rows and parts of rows, with last ones that overlap those before; order matters here."""
+        """Tiles hold rows or parts of one, and the last ones overlap those before; the order matters here."""
         monkeypatch.setattr(hlo.scan, "_TILE", 256)
         monkeypatch.setattr(hlo.scan, "_LANES", 16)
 
@@ -170,7 +170,7 @@ def test_sums_over_several_axes_do_not_add_up_rounding_errors(axes: tuple[int, .
 
 
 def test_sums_over_short_axes_do_not_add_up_rounding_errors() -> None:
-    """XLA adds them in one row where they are joined, and a slice is what is summed."""
+    """XLA would join the axes and add all elements in one row. The operand is a product of slices."""
     x = numpy.full((2, 1, 10, 11, 12), 0.1, numpy.float32)
 
     def total(v: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What samples cannot show of attention: it stays whole, its dropout, and the loops over many scores."""
+"""Properties of attention that samples do not show: it stays whole, its dropout, loops over many scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_attention_is_one_composite() -> None:
 
 def test_dropout_in_attention_drops_weights_and_scales_the_rest() -> None:
     def weights(q: torch.Tensor, k: torch.Tensor, dropout: float) -> torch.Tensor:
-        """The attention matrix itself: the values are unit vectors."""
+        """Return the attention matrix itself, by attending to unit vectors."""
         return scaled_dot_product_attention(q, k, torch.eye(16).expand(2, 4, 16, 16), dropout_p=dropout)
 
     torch.manual_seed(0)
@@ -83,7 +83,7 @@ def with_gradients(
 
 
 def compiled(attend: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    torch.compiler.reset()  # or it is not compiled again
+    torch.compiler.reset()  # otherwise it is not compiled again
     return torch.compile(lambda *given: attend(*given), backend="torchstone")
 
 
@@ -103,7 +103,7 @@ def test_attention_in_blocks(shapes: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_blocks_of_other_dtypes(shapes: str, dtype: torch.dtype, request: pytest.FixtureRequest) -> None:
-    """Compared with scores that are computed at once, which round a result as often."""
+    """Compare with scores that are computed all at once, which rounds results as often."""
     given = inputs(*SHAPES[shapes][:2], dtype)
     attend = partial(scaled_dot_product_attention, **options_of(shapes, partial(torch.randn, dtype=dtype)))
     at_once = with_gradients(compiled(attend), given)

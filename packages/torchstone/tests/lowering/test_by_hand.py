@@ -87,7 +87,7 @@ def test_threshold_backward_of_two_dtypes(other: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_glu_backward_at_special_values(dtype: torch.dtype) -> None:
-    """float16 rounds the sigmoid of -20 to zero: an infinite other half has the gradient NaN."""
+    """float16 rounds the sigmoid of -20 to zero, so the gradient is NaN if the other half is infinite."""
     special = torch.tensor([0.0, -0.0, 1, -1, torch.inf, -torch.inf, torch.nan, 65504, -65504, 20, -20])
     pairs = torch.cartesian_prod(special, special).to(dtype)
     agrees(lambda grad, x: aten.glu_backward(grad, x, -1), torch.ones(len(pairs), 1, dtype=dtype), pairs)
@@ -110,7 +110,7 @@ CODES: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
 
 @pytest.mark.parametrize("name", CODES)
 def test_calls_without_a_meaning(name: str) -> None:
-    """Such as an integer that stands for nothing. Compiled code leaves the call to eager PyTorch."""
+    """Calls with a meaningless argument, such as an undefined code. Compiled code leaves them to eager."""
     function, told = CODES[name]
     with pytest.raises(UnsupportedOperators, match=told):
         torchstone.export(function, (MATRIX,))
@@ -122,7 +122,7 @@ def test_calls_without_a_meaning(name: str) -> None:
 
 @pytest.mark.parametrize("operator", [aten._softmax_backward_data, aten._log_softmax_backward_data], ids=str)
 def test_softmax_gradients_of_integers(operator: Any) -> None:
-    """Kernels write numbers of the gradient's dtype into memory of another."""
+    """The kernels write numbers of the gradient's dtype into memory of another dtype."""
     with pytest.raises(UnsupportedOperators, match=r"input_dtype=torch\.uint8 is not a floating-point dtype"):
         torchstone.export(lambda x: operator(x, x, -1, torch.uint8), (MATRIX.half(),))
 
@@ -141,7 +141,7 @@ def test_edges_of_no_bins() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel", [[0, 3], [2, 0], [0, 0], [-1, 2], [-100, -2]], ids=str)
 def test_fractional_pooling_with_windows_of_no_elements(kernel: list[int]) -> None:
-    """Their maximum is −inf, at the place where each begins."""
+    """The maximum of such a window is −inf, at the place where the window begins."""
     agrees(
         lambda x, samples: aten.fractional_max_pool2d(x, kernel, [3, 2], samples),
         torch.randn(2, 3, 6, 5),
@@ -204,7 +204,7 @@ def test_ctc_loss_backward_with_a_blank_among_the_targets(blank: int, zero_infin
 
 @pytest.mark.parametrize("blank", [-1, 5])
 def test_ctc_loss_backward_with_a_blank_that_is_not_a_class(blank: int) -> None:
-    """Not traced here: PyTorch's own shape function runs the kernel, which writes to other memory."""
+    """It is not traced: PyTorch's own shape function runs the kernel, which would write out of bounds."""
     registered = load().get(aten._ctc_loss_backward.default)
     assert registered is not None
     assert registered.refuses is not None
@@ -264,7 +264,7 @@ def test_masked_softmax_backward_of_another_shape(shape: tuple[int, ...]) -> Non
 def test_attention_backward_of_tensors_that_do_not_fit_together(
     change: Callable[[torch.Tensor], torch.Tensor], place: int
 ) -> None:
-    """Kernels read beyond the smaller ones, and may end the process."""
+    """The kernels read beyond the smaller tensors, and may end the process."""
     query, key = torch.randn(2, 2, 3, 4), torch.randn(2, 2, 5, 4)
     tensors = [query, query, key, key, query, query[..., 0]]
     tensors[place] = change(tensors[place])
@@ -296,7 +296,7 @@ def test_flash_attention_of_tensors_that_do_not_fit_together(key: torch.Tensor, 
 def test_flash_attention_of_rows_that_are_not_contiguous(
     place: int, change: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    """Kernels take the elements of a row to be adjacent, and read others than the tensor's."""
+    """The kernels assume that the elements of a row are adjacent, and would read other elements."""
     tensors = [torch.randn(2, 2, 3, 4), KEYS, KEYS]
     tensors[place] = change(tensors[place])
     name = ("query", "key", "value")[place]
@@ -404,7 +404,7 @@ def test_gradients_of_activations_broadcast(operator: Any, grad: torch.Tensor, x
 
 
 def test_the_exact_gradient_of_gelu_broadcasts() -> None:
-    """In float64: oneDNN, which eager uses for float32, takes some of these shapes and refuses others."""
+    """Use float64: for float32 eager PyTorch uses oneDNN, which accepts only some of these shapes."""
     agrees(aten.gelu_backward, torch.randn(1, 1, 2).double(), torch.randn(2, 1).double())
 
 
@@ -759,7 +759,7 @@ def test_pseudo_inverses_of_one_matrix_with_several_tolerances(shape: tuple[int,
 @pytest.mark.parametrize("dtype", [torch.qint8, torch.quint8, torch.qint32], ids=str)
 @pytest.mark.parametrize("zero", [0, 3, 65])
 def test_quantized_ties(zero: int, dtype: torch.dtype) -> None:
-    """Each kernel rounds in its own order: bytes once, 32 bits before the zero point is added and after."""
+    """Each kernel rounds in its own order: bytes once, 32 bits before and after the zero point is added."""
     x = torch.arange(-303, 303) * 0.025
     agrees(lambda x: torch.quantize_per_tensor(x, 0.05, zero, dtype).int_repr(), x)
 
@@ -857,7 +857,7 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("name", MISFITS)
 def test_tensors_that_do_not_fit_together(name: str) -> None:
-    """Eager PyTorch takes them, and reads beyond the smaller ones."""
+    """Eager PyTorch accepts these tensors, and reads beyond the smaller ones."""
     call, told = MISFITS[name]
     with pytest.raises(UnsupportedOperators, match=told):
         torchstone.export(lambda x: (x, call()), (MATRIX,))
@@ -903,7 +903,7 @@ def test_nan_in_bags_of_maxima() -> None:
 def test_functions_of_real_numbers_with_a_second_operand_that_is_complex(
     operator: Any, dtype: torch.dtype
 ) -> None:
-    """MLIR ends the process that makes some of these operations."""
+    """MLIR would end the process when some of these operations are made."""
     with pytest.raises(TorchstoneError, match=r"not supported for complex64|eager PyTorch refuses"):
         torchstone.export(
             lambda x, y: operator(x, y), (torch.ones(3).to(dtype), torch.ones(3, dtype=torch.complex64))

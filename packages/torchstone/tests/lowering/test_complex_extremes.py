@@ -39,7 +39,7 @@ DIFFERS: Mapping[str, str] = {
 
 
 def operands(overload: OpOverload) -> int | None:
-    """1 or 2 for a function of so many tensors and nothing else that is required; None for any other."""
+    """Return 1 or 2 if the operator requires exactly that many tensors and nothing else; otherwise None."""
     needed = [argument for argument in overload._schema.arguments if not argument.has_default_value()]
     plain = all(str(argument.type) == "Tensor" and not argument.kwarg_only for argument in needed)
     return len(needed) if plain and len(needed) in (1, 2) else None
@@ -53,13 +53,13 @@ ENTRIES = [
 
 
 def parts(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results with each part by itself: an infinite one would leave the other no tolerance."""
+    """Separate real and imaginary parts: with an infinite part, the other one would have no tolerance."""
     resolved = [output.resolve_conj().resolve_neg() for output in outputs]
     return [torch.view_as_real(output) if output.is_complex() else output for output in resolved]
 
 
 def extremes(count: int, dtype: torch.dtype) -> Sample:
-    """Every operand (of one), or every pair of operands."""
+    """Return every extreme number as the operand, or every pair of them as the operands."""
     numbers = torch.tensor([complex(a, b) for a in PARTS for b in PARTS], dtype=dtype)
     if count == 1:
         return Sample((numbers,), canonical=parts)

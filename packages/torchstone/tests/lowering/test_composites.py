@@ -1,9 +1,9 @@
 """Each composite replaced by name: another implementation gives the same results.
 
-The replacement sees the composite's name, attributes and operands, nothing else, as a
-vendor's compiler does. It is eager PyTorch's operator: so the test fails where attributes do not say
-enough to call it. The program around the composite stays as it was: one program
-computes the composites' operands, another takes their results as arguments.
+The replacement sees only the composite's name, attributes and operands, as a vendor's compiler does. It calls
+eager PyTorch's operator, so the test fails if the attributes do not suffice for the call. The rest of the
+program does not change: one program computes the composites' operands, another one takes their results as
+arguments.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Call:
         return cls(name, operation.attributes["version"].value, given, present)
 
     def results(self, operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What the replacement returns, in the order and dtypes that the composite declares."""
+        """Run the replacement; return its results in the order and dtypes that the composite declares."""
         feed = iter(operands)
         made = replacement(self.name)(
             [next(feed) if there else None for there in self.present], self.attributes
@@ -93,7 +93,7 @@ def composites(function: Any) -> list[Any]:
 
 
 def set_results(module: Any, values: Sequence[Any]) -> None:
-    """Let ``main`` return ``values``, and take the arguments that its block has."""
+    """Make ``main`` return ``values``, and declare the arguments that its block has."""
     function = main_of(module)
     block = function.entry_block
     old = list(block.operations)[-1]
@@ -144,7 +144,7 @@ def replaced_results(built: hlo.Module, arguments: Sequence[Any]) -> tuple[list[
 
 
 def program(entry: Lowering) -> tuple[hlo.Module, list[Any], Sample] | None:
-    """A module of the first sample of ``entry`` whose ``main`` holds a composite, with its arguments."""
+    """Return a module whose ``main`` holds a composite, its arguments, and the sample that it came from."""
     preferred = [dtype for dtype in (FLOAT32, INT64) if dtype in entry.dtypes]
     dtype = (preferred or sorted(entry.dtypes, key=str))[0]
     for sample in SAMPLES[entry.overload].make(dtype.torch):
@@ -173,7 +173,7 @@ def documented() -> dict[str, set[str]]:
 
 
 def emitters() -> list[object]:
-    """Lowerings that emit a composite; ``make test`` runs the first one of each name only."""
+    """Return the lowerings that emit a composite; ``make test`` runs only the first one of each name."""
     tables, emitted, found = documented(), set[str](), list[object]()
     for entry in REGISTRY:
         overload = entry.name.removeprefix("aten.")
@@ -213,7 +213,7 @@ def test_every_documented_composite_is_replaced() -> None:
 
 
 def test_a_wrong_replacement_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass itself: what the replacement returns is what the program goes on with."""
+    """The test uses the replacement's results: a wrong replacement makes the program's results wrong."""
     monkeypatch.setitem(SPECIAL, "gelu", lambda operands, _: operands[0] * 2)
     found = program(next(entry for entry in REGISTRY if entry.overload is aten.gelu.default))
     assert found is not None
@@ -251,7 +251,7 @@ WHOLE: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "unbind": lambda x, _: x.unbind(),
     "view_as_real": lambda x, y: torch.view_as_real(torch.complex(x, y)),
 }
-"""Functions that PyTorch would trace as their parts, by the composite that they leave as."""
+"""By composite: a function that PyTorch would decompose, but that is exported as this composite."""
 
 
 class Cells(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Bags of embeddings whose indices are many: part after part of them, as eager does in one go."""
+"""Bags of embeddings with many indices are computed part by part, where eager PyTorch uses one pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchstone.lowering.aten import embedding_bag
 from torchstone.parity.operators import check_forward
 
 WIDTH = 3
-"""Of the rows of the samples."""
+"""The width of the rows in the samples."""
 OVERLOADS = [
     aten._embedding_bag.default,
     aten._embedding_bag_backward.default,

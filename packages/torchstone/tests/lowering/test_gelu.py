@@ -1,4 +1,4 @@
-"""GELU in float32: what it is computed from, and how far it is from the truth where eager loses digits."""
+"""GELU in float32: what it is computed from, and its error where eager PyTorch loses digits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_relative_accuracy_in_the_lower_tail() -> None:
     x = torch.linspace(-12, 12, 100_001)
     truth = x.double() * torch.special.erfc(x.double() * -math.sqrt(0.5)) / 2
     error = (nn.GELU()(x).double() - truth).abs() / truth.abs().clamp(min=1e-300)
-    assert error[x < -4].max() > 1e-3  # eager: 1 + erf cancels
+    assert error[x < -4].max() > 1e-3  # in eager PyTorch 1 + erf cancels
     found = torchstone.export(nn.GELU(), (x,))(x).double()
     error = (found - truth).abs() / truth.abs().clamp(min=1e-300)
-    # The exponent x²/2 is rounded once, to half a unit in its last place.
+    # The exponent x²/2 is rounded once, by at most half a unit in its last place.
     bound = (3 + x.double().square() / 2) * 2.0**-23
     assert (error <= bound)[x != 0].all()
 

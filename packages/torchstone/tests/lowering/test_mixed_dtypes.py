@@ -16,7 +16,7 @@ from torchstone.errors import CaptureError, UnsupportedOperators
 
 OTHERS = (torch.float64, torch.float16, torch.int64)
 REFUSALS = (AssertionError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
-"""What eager PyTorch raises."""
+"""Errors with which eager PyTorch refuses a call."""
 DRAWN = ("dropout", "normal", "multinomial", "rrelu", "bernoulli", "fractional", "lowrank", "_attention")
 NOT_CAPTURED = ("equal",)
 """Entries whose results are not tensors."""
@@ -39,7 +39,7 @@ def floating(leaves: list[Any]) -> list[int]:
 
 
 def changed(leaves: list[Any]) -> Iterator[list[Any]]:
-    """The sample with one operand after the other in another dtype."""
+    """Yield the sample with one operand at a time in another dtype."""
     for place in floating(leaves)[:3]:
         for dtype in OTHERS:
             yield [one.to(dtype) if at == place else one for at, one in enumerate(leaves)]
@@ -69,7 +69,7 @@ def test_operands_of_different_dtypes(op: OpInfo) -> None:
             expected = function(*(tensor.clone() for tensor in tensors))
         except REFUSALS as error:
             if "not implemented for 'Half'" in str(error):
-                continue  # programs compute more in 16 bits
+                continue  # programs support more operators in 16 bits
             with pytest.raises((CaptureError, UnsupportedOperators)):  # noqa: PT012
                 torchstone.export(function, tuple(tensors))
                 pytest.fail(f"{dtypes}: eager raises {error}")

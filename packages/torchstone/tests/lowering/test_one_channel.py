@@ -12,7 +12,7 @@ from torch.export import Dim
 import torchstone
 
 CONVOLUTIONS = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
-"""By the number of spatial axes."""
+"""Convolutions by their number of spatial axes."""
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.int64)
 
 

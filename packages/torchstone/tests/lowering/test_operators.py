@@ -1,8 +1,8 @@
 """Every overload in the registry, in every dtype it declares, against eager.
 
-``make test`` takes half of the overloads and one sample in each of a stratified part of their dtypes,
-another one in each, and gradients of a quarter in float64 and in a part of complex128; ``make conformance``
-takes the others, and runs all samples, one program per overload and dtype.
+``make test`` takes half of the overloads. It runs one sample in each of some of their dtypes, another sample
+in each dtype, and the gradients of a quarter of them in float64 and partly in complex128.
+``make conformance`` takes the other overloads, and runs all samples, in one program per overload and dtype.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def identifiers(cases: list[tuple[Lowering, DType]]) -> list[str]:
 
 
 def taken_by_eager(overload: OpOverload, samples: list[Sample], limit: int | None = None) -> list[Sample]:
-    """The samples that eager PyTorch accepts, the first ``limit`` of them."""
+    """Return the samples that eager PyTorch accepts, at most ``limit`` of them."""
     good: list[Sample] = []
     for sample in samples:
         if len(good) == limit:
@@ -61,7 +61,7 @@ def taken_by_eager(overload: OpOverload, samples: list[Sample], limit: int | Non
 
 
 def quick_dtypes(entry: Lowering) -> list[DType]:
-    """The widest dtype of each kind, and a sixth of the others if the operator has kernels of its own."""
+    """Return the widest dtype of each kind, and some others if the operator has kernels of its own."""
     dtypes = sorted(entry.dtypes, key=lambda dtype: (dtype.bits, str(dtype)))
     widest = {dtype.kind: dtype for dtype in dtypes}
     others = [dtype for dtype in dtypes if dtype not in widest.values()]
@@ -72,7 +72,7 @@ def quick_dtypes(entry: Lowering) -> list[DType]:
 
 
 def quick_backward_cases() -> list[tuple[Lowering, DType]]:
-    """float64, and a third of what has gradients in complex128."""
+    """Return the cases in float64, and a third of those in complex128."""
     return stratified(
         backward_cases(),
         3,
@@ -86,7 +86,7 @@ def report(outcomes: list[Outcome]) -> str:
 
 
 def one_sample_each(entry: Lowering) -> list[Sample]:
-    """A sample in every quick dtype, the next one in the next, so that edge cases come up too."""
+    """Return one sample in every quick dtype, a different one in each, so that edge cases are covered too."""
     taken = []
     for place, dtype in enumerate(quick_dtypes(entry)):
         samples = SAMPLES[entry.overload].make(dtype.torch)
@@ -134,9 +134,9 @@ def test_samples_are_in_the_module_of_the_familys_name() -> None:
 
 
 def samples_beyond(entry: Lowering, dtype: DType) -> list[Sample]:
-    """Samples in a dtype that the lowering does not declare.
+    """Return samples in a dtype that the lowering does not declare.
 
-    A sample function may not get far in such a dtype, so that samples of a declared one are converted too.
+    A sample function may fail in such a dtype, so samples of declared dtypes are converted to it as well.
     """
     samples, found = SAMPLES[entry.overload], []
     made = iter(samples.function(samples.maker(dtype.torch)))
@@ -153,14 +153,14 @@ def samples_beyond(entry: Lowering, dtype: DType) -> list[Sample]:
 
 
 def converted(tensor: torch.Tensor, of: torch.dtype, to: torch.dtype) -> torch.Tensor:
-    """``tensor`` in the dtype ``to`` if its dtype is ``of``; of complex numbers the real part if need be."""
+    """Convert ``tensor`` from dtype ``of`` to ``to``, dropping imaginary parts if ``to`` is not complex."""
     if tensor.dtype is not of:
         return tensor
     return (tensor.real if of.is_complex and not to.is_complex else tensor).to(to)
 
 
 def test_pytorch_makes_no_tensors_of_four_bits() -> None:
-    """So their kernels cannot be asked; every other dtype can be converted to."""
+    """PyTorch's kernels cannot be tried in these dtypes. It can convert to every other dtype."""
     for dtype in EVERY - SUB_BYTE:
         assert torch.ones(2).to(dtype.torch).dtype is dtype.torch
     for dtype in SUB_BYTE:
@@ -171,12 +171,12 @@ def test_pytorch_makes_no_tensors_of_four_bits() -> None:
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
 def test_declared_dtypes_cover_eager(entry: Lowering) -> None:
-    """What PyTorch's CPU kernels take is declared, or its absence has a reason."""
+    """Every dtype that PyTorch's CPU kernels accept is declared, or its absence has a reason."""
     silent = []
     for dtype in sorted(EVERY - SUB_BYTE - entry.dtypes - set(entry.gaps), key=str):
         given = samples_beyond(entry, dtype)
         assert given or entry.overload.namespace == "torchstone", f"no sample in {dtype}"
-        # Tensors with at most one element take shortcuts in eager that say nothing of its kernels.
+        # Eager takes shortcuts for tensors with at most one element, so these say nothing about its kernels.
         telling = [
             sample
             for sample in given
@@ -188,7 +188,7 @@ def test_declared_dtypes_cover_eager(entry: Lowering) -> None:
 
 
 def mentions(sample: Sample, dtype: DType) -> bool:
-    """Whether the first tensor has the dtype; without tensors, whether an argument is the dtype."""
+    """Whether the first tensor has the dtype or, without tensors, an argument is the dtype."""
     if tensors := sample.tensors():
         return tensors[0].dtype is dtype.torch
     return any(leaf is dtype.torch for leaf in pytree.tree_leaves((sample.args, sample.kwargs)))

@@ -1,4 +1,4 @@
-"""What PyTorch leaves open about order, Torchstone does not: of equal elements the first one counts."""
+"""PyTorch leaves some orders open, Torchstone does not: of equal elements, the first one counts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_topk_is_the_head_of_a_stable_sort(dtype: torch.dtype, largest: bool) ->
 
 @pytest.fixture
 def by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few elements are selected from as are those that caches do not hold."""
+    """Use the selection for tensors that exceed the caches, also for few elements."""
     monkeypatch.setattr(ordering, "_OUTSIDE_CACHES", 0)
     monkeypatch.setattr(ordering, "_BLOCK", 64)
 
@@ -44,7 +44,7 @@ def by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("size", "axis"), [(192, 0), (100, 1), (100, 2)])
 @pytest.mark.usefixtures("by_halves")
 def test_selection_by_halves_of_keys(size: int, axis: int) -> None:
-    """The first, the last and one between, of numbers over the whole range and of close ones."""
+    """Select the first, the last and an element between, from numbers over the whole range and close ones."""
     shape = [2, 3]
     shape.insert(axis, size)
     generator = torch.Generator().manual_seed(size)

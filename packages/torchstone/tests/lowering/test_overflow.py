@@ -33,7 +33,7 @@ SIZES = {
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 def test_deviations_of_any_size_and_their_gradients() -> None:
-    """Squares of 1e-20 and 1e20 are out of float32's range; standard deviations are not."""
+    """The squares of 1e-20 and 1e20 are outside float32's range, but the standard deviations are not."""
     columns = {name: torch.tensor(numbers) for name, numbers in SIZES.items()}
 
     def statistics(x: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Tensor, ...]]:
@@ -53,7 +53,7 @@ def test_deviations_of_any_size_and_their_gradients() -> None:
 
 
 def test_batch_norm() -> None:
-    """A column with an infinite variance is zero."""
+    """A column with an infinite variance is normalized to zero."""
 
     def normalized(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.batch_norm(x, None, None, training=True)

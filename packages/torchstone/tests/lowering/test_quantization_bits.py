@@ -1,4 +1,4 @@
-"""Scales that a program computes are PyTorch's to the last bit: integers depend on them."""
+"""Scales that a program computes equal PyTorch's to the last bit, because integers depend on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_scale_and_zero_point(name: str) -> None:
 
 
 def test_a_dynamic_layer() -> None:
-    """Unit weights show each integer times the scale."""
+    """With unit weights, the output shows each integer times the scale."""
     identity = torch.eye(8, dtype=torch.int8)
 
     def integers(*given: torch.Tensor) -> list[torch.Tensor]:

@@ -24,12 +24,12 @@ Array = numpy.ndarray[Any, Any]
 
 
 def draw(function: Callable[..., Any], *args: torch.Tensor, seed: tuple[int, int] = (3, 14)) -> list[Array]:
-    """What the compiled ``function`` returns for a seed."""
+    """Return what the compiled ``function`` returns for a seed."""
     return run_graph(normalize(capture(function, args)).graph_module, args, seed)
 
 
 def follows(values: Array, distribution: Any) -> bool:
-    """Kolmogorov and Smirnov's test."""
+    """Whether the values pass the Kolmogorov-Smirnov test."""
     return bool(stats.kstest(values.ravel().astype(numpy.float64), distribution.cdf).pvalue > SIGNIFICANCE)
 
 
@@ -82,7 +82,7 @@ def test_complex_normal_has_unit_variance() -> None:
 def test_both_parts_of_a_complex_number_have_the_distribution(
     function: Callable[..., Any], part: Any
 ) -> None:
-    """So it is in eager PyTorch, where they are the last dimension of a real tensor."""
+    """Both parts follow it in eager PyTorch, too, where they are the last axis of a real tensor."""
     x = torch.zeros(N, dtype=torch.complex64)
     torch.manual_seed(0)
     eager = function(x).numpy()

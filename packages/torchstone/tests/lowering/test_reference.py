@@ -35,7 +35,7 @@ FAMILIES = sorted({entry.family for entry in REGISTRY})
 IN_TESTS = 4
 """How many overloads of each family `make test` runs."""
 PREFERRED = (FLOAT32, INT64, COMPLEX64, FLOAT64, BFLOAT16, INT32)
-"""The dtypes that they take by turns."""
+"""The dtypes that these overloads use in turn."""
 _REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError)
 
 INEXACT = frozenset({FLOAT32, FLOAT64, COMPLEX64, COMPLEX128})
@@ -55,7 +55,7 @@ UNSUPPORTED: Mapping[str, tuple[str, frozenset[DType]]] = {
     "aten.linalg_solve_triangular.default": ("stablehlo.triangular_solve of a batch", INEXACT),
     "aten.triangular_solve.default": ("stablehlo.triangular_solve of a batch", INEXACT),
 }
-"""Overloads whose samples need an operation that the interpreter lacks, and in which dtypes."""
+"""By overload: an operation that its samples need and the interpreter lacks, and the dtypes affected."""
 
 HALF = frozenset({FLOAT16, BFLOAT16})
 ROUNDED: Mapping[str, frozenset[DType]] = {
@@ -64,11 +64,11 @@ ROUNDED: Mapping[str, frozenset[DType]] = {
     "aten.convolution.default": HALF,
     "aten.convolution_backward.default": HALF,
 }
-"""Convolutions whose sums the interpreter rounds to 16 bits after every addition, and XLA at the end."""
+"""Convolutions whose sums the interpreter rounds to 16 bits after every addition, but XLA only at the end."""
 
 
 def refused(entry: Lowering, dtype: DType) -> str | None:
-    """The operation that the interpreter lacks for this overload in this dtype."""
+    """Return the operation that the interpreter lacks for this overload in this dtype, or None."""
     operation, where = UNSUPPORTED.get(entry.name, ("", frozenset()))
     return operation if dtype in where else None
 
@@ -78,7 +78,7 @@ def comparable(entry: Lowering, dtype: DType) -> bool:
 
 
 def first_sample(overload: OpOverload, dtype: DType) -> Sample | None:
-    """The first sample with elements that eager PyTorch takes."""
+    """Return the first sample that eager PyTorch accepts and that has no empty tensor."""
     for sample in SAMPLES[overload].make(dtype.torch):
         if any(tensor.numel() == 0 for tensor in sample.tensors()):
             continue
@@ -92,7 +92,7 @@ def first_sample(overload: OpOverload, dtype: DType) -> Sample | None:
 
 @cache
 def selected(family: str) -> list[tuple[OpOverload, DType, Sample]]:
-    """Overloads of a family, evenly spread over their names; neighbours have different dtypes."""
+    """Return overloads spread evenly over a family's names; neighbors have different dtypes."""
     entries = [entry for entry in REGISTRY if entry.family == family]
     step = max(len(entries) / IN_TESTS, 1)
     found = []
@@ -131,7 +131,7 @@ def test_family(family: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
 def test_unsupported(name: str) -> None:
-    """Fails when the interpreter has learnt the operation, or the lowering does without it."""
+    """Fail if the interpreter now supports the operation, or if the lowering no longer uses it."""
     operation, where = UNSUPPORTED[name]
     entry = next(entry for entry in REGISTRY if entry.name == name)
     dtype = min(where & entry.dtypes, key=str)
@@ -143,7 +143,7 @@ def test_unsupported(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ROUNDED))
 def test_rounded(name: str) -> None:
-    """Fails when the two engines agree."""
+    """Fail if the two engines agree."""
     entry = next(entry for entry in REGISTRY if entry.name == name)
     for dtype in sorted(ROUNDED[name], key=str):
         sample = first_sample(entry.overload, dtype)

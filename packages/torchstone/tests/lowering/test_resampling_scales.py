@@ -87,7 +87,7 @@ def test_nearest_elements(name: str, rank: int) -> None:
 
 @pytest.mark.parametrize("width", [64, 65])
 def test_nearest_elements_of_small_and_large_planes(width: int) -> None:
-    """The sum of the sides decides which kernel eager takes."""
+    """Eager PyTorch chooses its kernel by the sum of the sides."""
     agrees(lambda x: aten.upsample_nearest2d(x, [64, width], 0.5, 0.5), torch.rand(1, 8, 64, width))
 
 
@@ -105,7 +105,7 @@ def test_nearest_elements_with_channels_last(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("scale", [0.3, 1e-2, 1e-6])
 @pytest.mark.parametrize("name", ANTIALIASED)
 def test_filters_that_lie_beyond_the_input(name: str, scale: float) -> None:
-    """Kernels read what is behind the input for them."""
+    """Eager PyTorch's kernels would read memory behind the input."""
     forward, backward = getattr(aten, name).default, getattr(aten, f"{name}_backward").default
     with pytest.raises(
         UnsupportedOperators, match=f"scales_w={scale} leaves nothing of 5 elements for some of"
@@ -122,7 +122,7 @@ def test_filters_that_lie_beyond_the_input(name: str, scale: float) -> None:
 
 @pytest.mark.parametrize("name", ANTIALIASED)
 def test_antialiased_columns(name: str) -> None:
-    """Eager's kernel takes the rows of a single column of floats for columns, so it is asked for a row."""
+    """Eager's kernel confuses rows and columns of a single column of floats, so compare with a row."""
     operator = getattr(aten, name).default
     x = torch.rand(1, 2, *PLANE)
     found = torchstone.export(lambda x: operator(x, (10, 1), False), (x,))(x)
@@ -136,7 +136,7 @@ def test_antialiased_columns(name: str) -> None:
 def test_compiled_calls_heed_scales_and_round_as_kernels_do(
     mode: str, factors: float | tuple[float, float], dtype: torch.dtype
 ) -> None:
-    """PyTorch's expansions do not. The second sizes are symbolic."""
+    """The sizes are eager PyTorch's, unlike those of PyTorch's expansions. The second sizes are symbolic."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return F.interpolate(x, scale_factor=factors, mode=mode)

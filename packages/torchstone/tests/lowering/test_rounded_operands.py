@@ -35,7 +35,7 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
 }
 
 ROUNDED_OTHERWISE = {"add of a multiple": 10, "atan2": 2}
-"""Of 2000 elements: XLA makes one operation of a product and a sum; eager's atan2 rounds in other places."""
+"""How many of 2000 elements may differ: XLA fuses a product and a sum, and eager's atan2 rounds elsewhere."""
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -32,7 +32,7 @@ NOT_TRACED = {
     "_new_zeros_with_same_feature_meta.default": "PyTorch's metadata function asks for the storage's offset",
     "resize.default": "PyTorch's metadata function changes sizes in place",
 }
-"""What ``torch.export`` cannot trace with symbolic sizes, and why."""
+"""Overloads that ``torch.export`` cannot trace with symbolic sizes, and why."""
 NEED_NUMBERS = {
     "_convert_weight_to_int4pack_for_cpu.default": "weights are packed in blocks of rows",
     "slice_scatter.default": "the sample's slice says how many rows it takes",
@@ -57,7 +57,7 @@ OWN_VALUES = {
     "linalg_cholesky_ex.default": "repeated rows are not positive definite",
     "linalg_ldl_solve.default": "pivots belong to their factors",
 }
-"""Overloads whose arguments cannot be grown by repeating rows, and why."""
+"""Overloads whose arguments cannot grow by repeated rows, and why."""
 ONE_SIZE = {
     "first axis": {
         "_pdist_backward.default": "n rows have n (n - 1) / 2 distances, and sizes change by the same number",
@@ -68,11 +68,11 @@ ONE_SIZE = {
         "_reshape_alias_copy.default": "the call's numbers say how many elements there are",
     },
 }
-"""Overloads whose programs refuse every other size that is tried and that eager PyTorch takes, and why."""
+"""Overloads whose programs refuse all other sizes that the test tries and eager PyTorch accepts, and why."""
 
 
 class Call(torch.nn.Module):
-    """One call of an overload, with the sample's tensors as inputs."""
+    """A module that calls an overload with the sample's tensors as inputs."""
 
     def __init__(self, entry: Lowering, sample: Sample) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Call(torch.nn.Module):
 
 
 def first_sample(entry: Lowering) -> Sample | None:
-    """The first one that eager PyTorch takes, of a tensor with several rows."""
+    """Return the first sample that eager PyTorch accepts and that has a tensor with several rows."""
     plain = [dtype for dtype in (FLOAT32, FLOAT64, INT64, BOOL) if dtype in entry.dtypes]
     dtype = (plain or sorted(entry.dtypes, key=str))[0]
     for sample in SAMPLES[entry.overload].make(dtype.torch):
@@ -132,7 +132,7 @@ def grown(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 def other_sizes(
     program: Program, tensors: Sequence[torch.Tensor], difference: int
 ) -> Iterator[list[torch.Tensor]]:
-    """The tensors with all symbols changed by ``difference``, and with each one changed by itself."""
+    """Yield the tensors with all symbols changed by ``difference``, then with one changed at a time."""
     inputs = [spec for spec in program.signature.inputs if spec.kind == "input"]
     example = {
         dim: size
@@ -149,9 +149,9 @@ def other_sizes(
 
 
 def check(call: Call, program: Program, tensors: Sequence[torch.Tensor], *, example: bool) -> str:
-    """The program gives eager's results; sizes of other calls may be refused, by it or by eager PyTorch.
+    """Check that the program gives eager's results. At other sizes than the example's, either may refuse.
 
-    Returns which of the three it was: ``"taken"``, ``"program refuses"``, or ``"eager refuses"``.
+    Return which it was: ``"taken"``, ``"program refuses"``, or ``"eager refuses"``.
     """
     sample = call.with_tensors([tensor.clone() for tensor in tensors])
     try:
@@ -186,7 +186,7 @@ def run(entry: Lowering, *, every_axis: bool) -> None:
         pytest.skip("no sample has several rows")
     call = Call(entry, sample)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of deprecated operators
+        warnings.simplefilter("ignore", UserWarning)  # deprecated operators warn
         try:
             program = exported(call, every_axis=every_axis)
         except CaptureError:
@@ -194,7 +194,7 @@ def run(entry: Lowering, *, every_axis: bool) -> None:
                 raise
             pytest.skip(NOT_TRACED[name])
         except UnsupportedShape as error:
-            # Where another argument says the size as a number, the call needs this one.
+            # If another argument gives the size as a number, the call may need exactly that size.
             if not (every_axis or name in NEED_NUMBERS or "this call needs" in str(error)):
                 raise
             pytest.skip(str(error))

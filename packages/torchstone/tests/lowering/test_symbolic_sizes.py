@@ -141,7 +141,7 @@ def test_sizes_that_kernels_compare(
     other: list[tuple[int, ...]],
     relation: str,
 ) -> None:
-    """PyTorch's metadata functions do not compare them, so that its trace assumes nothing of them."""
+    """PyTorch's metadata functions do not compare these sizes, so its trace assumes nothing about them."""
 
     def inputs(shapes: list[tuple[int, ...]]) -> list[torch.Tensor]:
         return [torch.randn(shape) if len(shape) > 1 else torch.arange(shape[0]) for shape in shapes]
@@ -221,7 +221,7 @@ def test_masked_scatter_backward_of_two_inputs() -> None:
 
 
 def test_sizes_that_a_traced_shape_does_not_fit() -> None:
-    """PyTorch takes the result to have two rows, because it traces sizes from 2 up."""
+    """PyTorch assumes that the result has two rows, because it traces sizes from 2 up."""
 
     class TwoRows(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -231,7 +231,7 @@ def test_sizes_that_a_traced_shape_does_not_fit() -> None:
     told = r"the model returns float32\[1\] there, and the program float32\[2\]"
     with pytest.raises(InputMismatch, match=told):
         torchstone.export(TwoRows(), (x,), dynamic_shapes=sizes)(torch.randn(1))
-    traced = torch.export.export(TwoRows(), (x,), dynamic_shapes=sizes)  # of which nothing is asked
+    traced = torch.export.export(TwoRows(), (x,), dynamic_shapes=sizes)  # without trying small sizes
     with pytest.raises(
         InputMismatch, match=r"sizes of 2 or more and cannot take s\d+ = 1 \(.*\n  next: export"
     ):
@@ -450,7 +450,7 @@ def gradient(function: Callable[[torch.Tensor], Any], x: torch.Tensor) -> torch.
 
 
 def test_reads_beyond_an_operand_of_symbolic_size() -> None:
-    """They gave zeros for memory between and behind the elements of an input."""
+    """Such reads used to return zeros for memory between and behind the elements of an input."""
     anything = ({0: torch.export.Dim.AUTO},)
     with pytest.raises(UnsupportedOperators, match=r"stride \[.*\]\) covers only a part of what it reads"):
         torchstone.export(

@@ -28,7 +28,7 @@ class Make:
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
         self.dtype = dtype
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack for each device
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would format a stack for each device
 
     def __call__(
         self,
@@ -41,9 +41,9 @@ class Make:
     ) -> torch.Tensor:
         """Random values; for floats in [low, high), by default [-9, 9)."""
         wanted = dtype or self.dtype
-        if wanted is torch.float8_e8m0fnu:  # make_tensor does not know it: powers of two
+        if wanted is torch.float8_e8m0fnu:  # make_tensor does not support it: use powers of two
             return torch.exp2(torch.randint(-8, 9, shape)).to(wanted)
-        if nonzero and wanted in (torch.uint16, torch.uint32, torch.uint64):  # no masked_fill there
+        if nonzero and wanted in (torch.uint16, torch.uint32, torch.uint64):  # lacks masked_fill
             low, nonzero = max(low or 1, 1), False
         return make_tensor(
             shape,
@@ -60,7 +60,7 @@ class Make:
         return torch.tensor(data).to(self.dtype)
 
     def transposed(self, *shape: int, **options: Any) -> torch.Tensor:
-        """Like a call, but with strides of a transposed tensor (shape has two axes or more)."""
+        """Like a call, but with the strides of a transposed tensor; ``shape`` has two axes or more."""
         return self(*reversed(shape), **options).permute(*reversed(range(len(shape))))
 
     def indices(self, *shape: int, high: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
@@ -103,8 +103,8 @@ SampleFunction = Callable[[Make], Iterable[Sample]]
 class SampleSet:
     """The samples of one overload.
 
-    ``gradient`` is False where PyTorch differentiates nothing; ``random`` is True
-    where the values are drawn or left open, so that only shape and dtype compare.
+    ``gradient`` is False if PyTorch does not differentiate the overload. ``random`` is True if the values are
+    drawn or unspecified, so that only shape and dtype are compared.
     """
 
     overload: OpOverload
@@ -129,7 +129,7 @@ def samples(
     """Register a sample function for overloads.
 
     ``gradient=False`` needs a ``reason`` unless PyTorch's operator has no derivative at all.
-    ``random=True`` is for values that no other run repeats; their gradients are not checked either.
+    ``random=True`` is for values that another run does not repeat; their gradients are not checked either.
     """
 
     def register(function: SampleFunction) -> SampleFunction:
@@ -142,12 +142,12 @@ def samples(
 
 
 def gradient_samples(*overloads: OpOverload) -> Callable[[SampleFunction], SampleFunction]:
-    """Register a sample function for gradients that are linear, so that those of the forward operator do."""
+    """Register samples of linear gradients, which the forward operator's own gradients test."""
     return samples(*overloads, gradient=False, reason="linear: the forward's gradient tests it")
 
 
 def defaults(namespace: object, names: str) -> list[OpOverload]:
-    """The default overloads of operators that ``names`` lists, with spaces between."""
+    """Return the default overloads of the operators in ``names``, which are separated by spaces."""
     return [getattr(namespace, name).default for name in names.split()]
 
 

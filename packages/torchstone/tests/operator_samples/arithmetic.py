@@ -37,7 +37,7 @@ def _mul(make: Make) -> Iterator[Sample]:
 @samples(aten.mul.Scalar)
 def _mul_number(make: Make) -> Iterator[Sample]:
     yield from with_number(make, 3, 2.5, False)
-    if make.dtype is not torch.float16:  # would be complex32
+    if make.dtype is not torch.float16:  # the result would be complex32
         yield Sample((make(2, 3), 1.5 - 2j))
 
 
@@ -87,7 +87,7 @@ def _quotients(make: Make) -> Iterator[Sample]:
 @samples(aten.div.Tensor, aten.floor_divide.default)
 def _divisions(make: Make) -> Iterator[Sample]:
     yield from _quotients(make)
-    # which infinity a complex number over zero is differs between eager's own kernels
+    # eager's own kernels disagree on which infinity a complex number over zero is
     yield from edge_pairs(make, zeros=False, gradient=False)
 
 
@@ -96,7 +96,7 @@ def _remainders(make: Make) -> Iterator[Sample]:
     yield from _quotients(make)
     for sample in edge_pairs(make, gradient=False):
         dividend, divisor = sample.args
-        if make.is_float:  # eager's vectorised kernels return NaN where the quotient is huge
+        if make.is_float:  # eager's vectorized kernels return NaN if the quotient is huge
             dividend = torch.where(dividend.isfinite() & (dividend.abs() > 1e4), 7.5, dividend)
             divisor = torch.where((divisor != 0) & (divisor.abs() < 1e-4), 0.75, divisor)
         yield Sample((dividend, divisor), note=sample.note, gradient=False)

@@ -1,6 +1,6 @@
-"""Samples of ``lowering.aten.collectives``, for a group of one rank: what it sends, it gets.
+"""Samples of ``lowering.aten.collectives`` for a group of one rank, which receives what it sends.
 
-Several ranks are in ``tests/sharding/on_devices``.
+Tests with several ranks are in ``tests/sharding/on_devices``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_ALONE = "torch.compile leaves collectives to PyTorch"
 
 @functools.cache
 def group_of_one() -> dist.ProcessGroup:
-    """A process group of one rank; there is no default group."""
+    """Return a process group of one rank, without making it the default group."""
     group = dist.ProcessGroup(FakeStore(), 0, 1)
     backend = _distributed_c10d.FakeProcessGroup._create_internal(
         0, 1, _distributed_c10d.FakeProcessGroup.Options()
@@ -37,7 +37,7 @@ def group_of_one() -> dist.ProcessGroup:
 
 
 def alone() -> str:
-    """The name of that group, which PyTorch forgets where a test destroys its own groups."""
+    """Return the name of that group. Register it again if a test destroyed its own groups, and this one."""
     try:
         _distributed_c10d._resolve_process_group(ALONE)
     except RuntimeError:
@@ -112,7 +112,7 @@ def _all_to_all_single(make: Make) -> Iterator[Sample]:
 
 @samples(torch.ops._dtensor.shard_dim_alltoall.default, gradient=False, reason=NOT_ALONE)
 def _shard_dim_alltoall(make: Make) -> Iterator[Sample]:
-    """None here: PyTorch's rule for its shape asks for the rank in the default group."""
+    """Yield nothing without a default group: PyTorch's shape rule asks for the rank in it."""
     if dist.is_initialized():
         yield Sample((make(4, 3), 0, 1, alone()))
 

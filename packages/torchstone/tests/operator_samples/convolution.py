@@ -14,7 +14,7 @@ from . import Make, Sample, samples
 aten = namespace("aten")
 
 Case = tuple[str, tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]
-"""What is special, shape of the input, shape of the weight, whether it has a bias, the other arguments."""
+"""A note, the shapes of the input and the weight, whether there is a bias, and the other arguments."""
 
 CASES: list[Case] = [
     ("plain", (2, 3, 5, 6), (4, 3, 3, 2), True, {}),
@@ -54,13 +54,13 @@ EMPTY: Case = ("no batch", (0, 2, 4, 4), (3, 2, 3, 3), True, {})
 
 
 def cases(make: Make) -> list[Case]:
-    """All cases; an empty batch, which eager takes in any dtype, in those only that it can convolve."""
+    """Return all cases; the empty batch, which eager accepts in any dtype, only if others convolve too."""
     convolves = make.is_complex or (make.is_float and make.dtype.itemsize > 1)
     return [*CASES, EMPTY] if convolves else CASES
 
 
 def arguments(spatial: int, bias: torch.Tensor | list[int] | None, options: dict[str, Any]) -> list[object]:
-    """``bias`` and what follows it in the schema of ``convolution``."""
+    """Return ``bias`` and the arguments after it in the schema of ``convolution``."""
     return [
         bias,
         options.get("stride", [1] * spatial),
@@ -98,7 +98,7 @@ def _convolution_backward(make: Make) -> Iterator[Sample]:
         meta = [t.to("meta", torch.float32) for t in (input, weight)]
         grad = make(*aten.convolution.default(*meta, None, *rest[1:]).shape)
         in_weight = position % 5 != 4
-        mask = [position % 5 != 3, in_weight, biased and in_weight]  # eager makes the bias with the weight
+        mask = [position % 5 != 3, in_weight, biased and in_weight]  # eager makes bias and weight's together
         yield Sample((grad, input, weight, *rest, mask), note=note)
 
 

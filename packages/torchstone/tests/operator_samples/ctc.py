@@ -31,7 +31,7 @@ def loss(outputs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
 
 
 def cases() -> Iterator[tuple[torch.Tensor, list[int], list[int], dict[str, Any], str]]:
-    """Targets, lengths of inputs and of targets, options and a note."""
+    """Yield targets, lengths of the inputs, lengths of the targets, options and a note."""
     yield labels(BATCH, 3), [7, 5, 6], [3, 1, 2], {}, "padded targets"
     yield labels(6), [7, 7, 7], [3, 1, 2], {}, "targets in one row"
     yield torch.tensor([[1, 1, 1], [2, 2, 3], [1, 2, 1]]), [7, 5, 3], [3, 3, 3], {}, "repeated labels"

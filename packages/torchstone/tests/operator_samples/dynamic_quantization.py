@@ -11,7 +11,7 @@ from .quantization import NOT_DIFFERENTIABLE, ties, weights
 
 own = torch.ops.torchstone
 IDENTITY = torch.eye(8, dtype=torch.int8), [1.0], [0], None, False
-"""Weights that show the integers of the input, times its scale."""
+"""Weights with which the output shows the input's integers times its scale."""
 
 
 @samples(own.quantized_linear_dynamic.default, gradient=False, reason=NOT_DIFFERENTIABLE)
@@ -24,7 +24,7 @@ def _linear(make: Make) -> Iterator[Sample]:
             yield Sample(given, note=f"channels {channels}, relu {relu}, reduced {reduced}")
     yield Sample((make(2, 3, 16), *weights(7, 16, channels=True), None, False, True), note="batches, no bias")
     halfway = ties(0.1)[300 - 99 : 300 + 147]
-    line = torch.cat([halfway, torch.tensor([-10.0, 15.5])])  # in 8 bits a scale of 0.1
+    line = torch.cat([halfway, torch.tensor([-10.0, 15.5])])  # gives a scale of 0.1 in 8 bits
     yield Sample((line.reshape(-1, 8), *IDENTITY, False), note="ties")
     for factor in (1e-4, 1e-9, 1e-42, 0.0):
         yield Sample((make(6, 8) * factor, *IDENTITY, True), note=f"tiny: {factor}")

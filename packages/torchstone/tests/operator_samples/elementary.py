@@ -36,7 +36,7 @@ def _positive(make: Make) -> Iterator[Sample]:
 
 @samples(aten.log2.default)
 def _log2(make: Make) -> Iterator[Sample]:
-    # a complex infinity leaves its other part no tolerance, and eager's may be one ULP away
+    # an infinite part leaves the other part of a complex number no tolerance, and eager's may be one ULP off
     yield Sample((make(40, low=0, high=9),), note="positive")
     for sample in singles(make, zeros=not make.is_complex):
         # the gradient of the smallest number divides by a subnormal one, which XLA flushes to zero

@@ -24,7 +24,7 @@ def special_values(make: Make, *, zeros: bool = True) -> torch.Tensor:
 def singles(make: Make, *, zeros: bool = True, **options: Any) -> Iterator[Sample]:
     """Operands of a unary operator, special values (without zeros if not ``zeros``) included."""
     yield Sample((make(2, 3, **options),))
-    # on a branch cut the sign of a derivative hangs on that of a zero
+    # on a branch cut, the sign of a derivative depends on the sign of a zero
     yield Sample((special_values(make, zeros=zeros),), note="special values", gradient=not make.is_complex)
     yield Sample((make(**options),), note="0-d")
     yield Sample((make(0, 3, **options),), note="empty")
@@ -34,7 +34,7 @@ def singles(make: Make, *, zeros: bool = True, **options: Any) -> Iterator[Sampl
 
 
 def pairs(make: Make, **options: Any) -> Iterator[Sample]:
-    """Operand pairs of a binary operator; ``options`` are those of the second operand."""
+    """Yield operand pairs of a binary operator; ``options`` apply to the second operand."""
     yield Sample((make(2, 3), make(3, **options)), note="broadcast")
     yield Sample((make(), make(2, 3, **options)), note="0-d left")
     yield Sample((make(4), make(**options)), note="0-d right")
@@ -46,19 +46,20 @@ def pairs(make: Make, **options: Any) -> Iterator[Sample]:
 
 
 def edge_pairs(make: Make, *, zeros: bool = True, gradient: bool = True) -> Iterator[Sample]:
-    """Every special value with every other; ``zeros=False``: complex pairs are of nonzero numbers.
+    """Yield every special value with every other one; with ``zeros=False``, complex pairs have no zeros.
 
     ``gradient=False`` is for derivatives with subnormal steps, which XLA flushes to zero.
     """
     edges = special_values(make, zeros=zeros or not make.is_complex)
-    # not broadcast by the operator: XLA divides by a broadcast divisor by multiplying with its reciprocal,
+    # broadcast here, not in the operator: XLA replaces a division by a broadcast divisor by a multiplication
+    # with its reciprocal, which is subnormal for the largest numbers
     # which is subnormal for the largest numbers
     left, right = torch.broadcast_tensors(edges[:, None], edges)
     yield Sample((left.contiguous(), right.contiguous()), note="special values", gradient=gradient)
 
 
 def with_number(make: Make, *numbers: Any) -> Iterator[Sample]:
-    """A tensor and a Python number: each number with a matrix, the first one with other shapes too."""
+    """Yield a tensor and a Python number: every number with a matrix, the first one with other shapes too."""
     for number in numbers:
         yield Sample((make(2, 3), number))
     yield Sample((make(), numbers[0]), note="0-d")

@@ -1,6 +1,6 @@
 """Samples of ``lowering.aten.embedding_bag``.
 
-The rows that maxima came from mean nothing in other modes.
+The rows that the maxima came from have a meaning only in the mode that takes maxima.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from . import Make, Sample, samples
 aten = namespace("aten")
 SUM, MEAN, MAX = 0, 1, 2
 INDICES = torch.tensor([4, 1, 4, 0, 3, 2])
-"""Eager scales gradients by a wrong frequency unless the repeated row is the last one."""
+"""The repeated row is the last one: for others, eager scales gradients by a wrong frequency."""
 OFFSETS = torch.tensor([0, 2, 2, 5])
-"""The second bag is empty."""
+"""Offsets in which the second bag is empty."""
 
 Outputs = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 
 def _without(*unset: int) -> Outputs:
-    """Leaves out outputs whose memory PyTorch does not initialise."""
+    """Leave out outputs whose memory PyTorch does not initialize."""
     return lambda outputs: [output for position, output in enumerate(outputs) if position not in unset]
 
 
 def _bags(make: Make) -> Iterator[Sample]:
     weight = make(5, 3)
-    # Of sums PyTorch saves nothing that its metadata promises.
+    # For sums PyTorch saves nothing, although its metadata functions promise these outputs.
     unset = _without(1, 2, 3)
     last = torch.tensor([0, 2, 2, 6])
     yield Sample((weight, INDICES, OFFSETS, False, SUM), canonical=unset)
@@ -62,7 +62,7 @@ def _embedding_bag_forward_only(make: Make) -> Iterator[Sample]:
 
 
 def _saved(make: Make, mode: int, padding: int) -> tuple[torch.Tensor, ...]:
-    """What the forward leaves for the backward."""
+    """Return what the forward saves for the backward."""
     _, bags, sizes, maxima = aten._embedding_bag(
         make(5, 3), INDICES, OFFSETS, False, mode, False, None, False, padding
     )

@@ -31,7 +31,7 @@ def _pairs(make: Make, rank: int) -> Iterator[tuple[str, torch.Tensor, torch.Ten
 
 
 def _arguments(make: Make, rank: int, modes: list[tuple[int, int, bool]]) -> Iterator[tuple[str, list[Any]]]:
-    """All modes with the first pair, the first ones with different padding; the other pairs with some."""
+    """Yield all modes for the first pair, starting with different paddings, and some for the other pairs."""
     (note, input, grid), *rest = _pairs(make, rank)
     for position, mode in enumerate(sorted(modes, key=lambda m: (m[0] - m[1]) % 3)):
         yield f"{note}, mode {position}", [input, grid, *mode]

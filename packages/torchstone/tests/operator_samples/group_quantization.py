@@ -16,7 +16,7 @@ def parameters(*shape: int, scale: torch.dtype, zero: torch.dtype) -> tuple[torc
 
 
 TYPES = ((torch.float64, torch.int64), (torch.float32, torch.float32), (torch.float32, torch.int32))
-"""Of scales and zero points; the first are those of asymmetric tokens, the second of symmetric ones."""
+"""Dtypes of scales and zero points; the first are for asymmetric tokens, the second for symmetric ones."""
 
 
 @samples(decomposed.quantize_per_token.default, gradient=False, reason=NOT_DIFFERENTIABLE)

@@ -69,7 +69,7 @@ def _index_reduce(make: Make) -> Iterator[Sample]:
 @samples(aten.put.default)
 def _put(make: Make) -> Iterator[Sample]:
     yield Sample((make(3, 4), torch.tensor([[0, -1], [11 - 4, 5]]), make(4)))
-    few = make.tensor([1, 2, 0])  # sums of float8 are exact then, in whatever order
+    few = make.tensor([1, 2, 0])  # small integers, so that sums of float8 are exact in any order
     yield Sample((few, torch.tensor([1, 1, 0]), few, True), note="accumulate repeated")
     yield Sample((make(), torch.tensor(0), make()))
     yield Sample((make(3), torch.empty(0, dtype=torch.int64), make(0)), note="empty index")

@@ -30,7 +30,7 @@ def positive(make: Make, *shape: int) -> torch.Tensor:
 
 
 def factor(make: Make, *shape: int) -> torch.Tensor:
-    """A Cholesky factor, with something in the triangle that nobody reads."""
+    """Return a Cholesky factor, with arbitrary numbers in the triangle that is not read."""
     return torch.linalg.cholesky(positive(make, *shape)) + general(make, *shape).triu(1)
 
 
@@ -41,7 +41,7 @@ def _cholesky_ex(make: Make) -> Iterator[Sample]:
     yield Sample((make(2, 0, 0),), note="empty")
     x = positive(make, 3, 4, 4)
     x[1, 2, 2] = -5
-    # What is left of a factor that does not exist is unspecified.
+    # The rest of a factor that does not exist is unspecified.
     yield Sample(
         (x,), note="indefinite", gradient=False, canonical=lambda out: [out[0][0], out[0][2], out[1]]
     )

@@ -75,7 +75,7 @@ def _lu(make: Make) -> Iterator[Sample]:
 
 
 def packed(make: Make, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A packed factorization, in any dtype: unpacking takes those too that LAPACK cannot factor."""
+    """Return a packed factorization in any dtype: unpacking also accepts dtypes that LAPACK cannot factor."""
     values = make(*shape, dtype=make.dtype if make.dtype in _FACTORED else torch.float64)
     factors, pivots = torch.linalg.lu_factor(values)
     return factors.to(make.dtype), pivots
@@ -128,7 +128,7 @@ def _inverse(make: Make) -> Iterator[Sample]:
 @samples(aten._linalg_det.default, aten._linalg_slogdet.default)
 def _determinant(make: Make) -> Iterator[Sample]:
     yield Sample((general(make, 2, 3, 3),))
-    # The factors that a gradient relies on depend on strides, which the harness's second trace does not keep.
+    # The factors behind the gradient depend on strides, which the harness's second trace does not keep.
     yield Sample((general(make, 4, 4).mT,), note="non-contiguous", gradient=False)
     yield Sample((make(2, 0, 0),), note="empty")
     yield Sample((make.tensor([[1.0, 2.0], [2.0, 4.0]]),), note="singular", gradient=False)

@@ -33,7 +33,7 @@ def spectrum(outputs: Tensors) -> list[torch.Tensor]:
 
 
 def decomposition(outputs: Tensors) -> list[torch.Tensor]:
-    """Singular values, ``U diag(S) Vᴴ`` and that both factors are unitary."""
+    """Return the singular values, ``U diag(S) Vᴴ``, and products that show that both factors are unitary."""
     u, s, vh = outputs
     if not u.numel() or not vh.numel():
         return [s, u @ u.mH if u.ndim > 1 else u, vh.mH @ vh if vh.ndim > 1 else vh]
@@ -42,12 +42,12 @@ def decomposition(outputs: Tensors) -> list[torch.Tensor]:
 
 
 def ordered(values: torch.Tensor) -> torch.Tensor:
-    """Complex eigenvalues in the order of their projections on a slanted line, which few share."""
+    """Sort complex eigenvalues by their projections on a slanted line, which rarely coincide."""
     return values.gather(-1, (values.real + 0.37 * values.imag).argsort(-1))
 
 
 def eigensystem(outputs: Tensors) -> list[torch.Tensor]:
-    """The eigenvalues up to order, ``V diag(λ) V⁻¹`` and the lengths of the vectors."""
+    """Return the eigenvalues in a fixed order, ``V diag(λ) V⁻¹`` and the lengths of the vectors."""
     values, vectors = outputs
     whole = (vectors * values[..., None, :]) @ torch.linalg.inv(vectors)
     return [ordered(values), whole, vectors.abs().square().sum(-2)]

@@ -16,7 +16,7 @@ aten = namespace("aten")
 
 
 def scales(make: Make, beta: float, alpha: float) -> dict[str, Any]:
-    """``beta`` and ``alpha`` as the dtype takes them."""
+    """Return ``beta`` and ``alpha`` as numbers that the dtype accepts."""
     if make.is_float or make.is_complex:
         return {"beta": beta, "alpha": alpha}
     return {"beta": int(beta), "alpha": int(alpha)}
@@ -84,7 +84,7 @@ def _linear(make: Make) -> Iterator[Sample]:
 
 
 def _times_nothing(make: Make) -> dict[str, Any]:
-    """Scales of a product of no elements: even an infinite one adds nothing."""
+    """Return scales for a product without elements: even an infinite scale adds nothing."""
     return scales(make, 2.0, math.inf if make.is_float else 3.0)
 
 

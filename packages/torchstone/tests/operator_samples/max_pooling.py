@@ -33,7 +33,7 @@ WINDOWS_3D: list[tuple[str, tuple[int, ...], list[Any]]] = [
 
 
 def ties(make: Make, *shape: int) -> torch.Tensor:
-    """Many equal elements."""
+    """Return a tensor with many equal elements."""
     return make.indices(*shape, high=3).to(make.dtype)
 
 

@@ -13,7 +13,7 @@ from .quantization import NOT_DIFFERENTIABLE
 
 aten = namespace("aten")
 ROWS = (16, 64, 80, 192)
-"""Less than a block of the kernels, one, one and a rest, three."""
+"""Less than one block of the kernels, exactly one, one and a part, and three."""
 
 
 @samples(aten._convert_weight_to_int4pack_for_cpu.default, gradient=False, reason=NOT_DIFFERENTIABLE)

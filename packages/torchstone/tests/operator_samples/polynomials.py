@@ -24,7 +24,7 @@ def _polynomial(make: Make) -> Iterator[Sample]:
     degrees = torch.tensor(DEGREES[1:] if unsigned else DEGREES)[:, None]
     yield Sample((spread(make, -0.95, 0.95), degrees.to(make.dtype)), note="inside")
     if not make.is_float:
-        return  # integers are converted first: the rest would be the same again
+        return  # integers are converted to floats first, so the rest would repeat the float samples
     yield Sample((make.tensor([-1.0, 0.0, 1.0, 0.5]), degrees.to(make.dtype)), note="ends")
     yield Sample((spread(make, -3, 3), degrees[:8].to(make.dtype)), note="outside")
     yield Sample((make(0, 3), make(1, 3, low=0, high=5)), note="empty")

@@ -22,7 +22,7 @@ def integers(make: Make, *shape: int) -> torch.Tensor:
 
 
 def ties(scale: float) -> torch.Tensor:
-    """Halfway between neighbours, and far out (of NaN C++ leaves the conversion open)."""
+    """Return numbers halfway between neighbors, and far out ones (no NaN: C++ leaves its conversion open)."""
     far = [1e10, -1e10, float("inf"), float("-inf"), 0.0, -0.0]
     return torch.cat([(torch.arange(-300, 300) + 0.5) * torch.tensor(scale), torch.tensor(far)])
 
@@ -101,7 +101,7 @@ def _pairs(make: Make) -> Iterator[Sample]:
     for relu in (False, True):
         pair = integers(make, 300), integers(make, 300)
         yield Sample((*pair, [0.05, 0.03, 0.07], [zero, zero - 5, zero + 1], relu), note=f"relu {relu}")
-    # Eager rounds ties in the elements after the last whole vector of 64 in another way.
+    # In the elements after the last whole vector of 64, eager rounds ties in another way.
     pair = integers(make, 256), integers(make, 256)
     yield Sample((*pair, [0.5, 0.5, 1.0], [zero, zero, zero + 1], False), note="ties")
     pair = integers(make, 4, 1, 3), integers(make, 5, 3)

@@ -1,4 +1,4 @@
-"""Samples of ``lowering.aten.random``; their distributions: ``lowering/test_random.py``."""
+"""Samples of ``lowering.aten.random``. ``lowering/test_random.py`` tests the distributions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ prims = torch.ops.prims
 
 
 def _shapes(make: Make) -> list[list[int]]:
-    """Shapes to draw; an empty one in float32 only, as PyTorch's kernels refuse no dtype for no elements."""
+    """Return shapes to draw; an empty one only in float32, since PyTorch allows it in any dtype."""
     empty = [[0, 3]] if make.dtype is torch.float32 else []
     return [[2, 3], [], [1], *empty]
 
@@ -161,7 +161,7 @@ def _bernoulli(make: Make) -> Iterator[Sample]:
 @samples(aten.native_dropout.default, random=True)
 def _dropout(make: Make) -> Iterator[Sample]:
     if make.is_float:
-        for shape in ([2, 3], [], [1]):  # of an empty one eager returns a mask in another dtype
+        for shape in ([2, 3], [], [1]):  # no empty tensor: for it eager returns a mask in another dtype
             yield Sample((make(*shape), 0.3, True))
     for p, train in ((0.0, True), (1.0, True), (0.5, False), (0.5, None)):
         yield Sample((make(2, 3), p, train))

@@ -36,7 +36,7 @@ def _whole_dtype(make: Make) -> Iterator[Sample]:
 @samples(aten.prod.default)
 def _whole_product(make: Make) -> Iterator[Sample]:
     for sample in _whole_dtype(make):
-        # Of NaN and two zeros eager's gradient is 0, by a shortcut; by the formula that it traces it is NaN.
+        # For NaN and two zeros, eager's gradient is 0 by a shortcut, but NaN by the formula that it traces.
         yield replace(sample, gradient=sample.gradient and sample.note != "special values")
 
 

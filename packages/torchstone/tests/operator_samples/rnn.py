@@ -12,7 +12,7 @@ from . import Make, Sample, samples
 own = torch.ops.torchstone
 TIME, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5
 SIZES = (4, 4, 2, 1)
-"""How many sequences the steps of a packed sample have."""
+"""The numbers of sequences in the steps of a packed sample."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ def networks(make: Make, gates: int) -> Iterator[Sample]:
 
 
 def packed_networks(make: Make, gates: int) -> Iterator[Sample]:
-    """The same over packed sequences."""
+    """Yield the same networks over packed sequences."""
     yield Network(make, gates, bidirectional=True).packed(note="two directions")
     yield Network(make, gates, layers=2).packed((3, 3, 3), note="two layers, equal lengths")
     yield Network(make, gates, biases=False).packed((1, 1), note="one sequence")

@@ -18,9 +18,9 @@ def _index_put(make: Make) -> Iterator[Sample]:
     once, twice = torch.tensor([0, -1]), torch.tensor([1, 1, 0, -2])
     mask = torch.tensor([True, False, True])
     pairs = torch.tensor([[True, False], [False, True], [True, True]])
-    # The gradient of values that a mask selects is grad[mask], whose size depends on data.
+    # The gradient of values selected by a mask is grad[mask], whose size depends on data.
     yield Sample((make(3, 2), [once], make(2, 2)))
-    # Small integers: sums of float8 are exact then, in whatever order.
+    # Small integers: sums of float8 are then exact in any order.
     few = make.tensor([[1, 2], [2, 1], [1, 0], [0, 2]])
     yield Sample((few[:3], [twice], few, True), note="accumulate repeated")
     yield Sample((make(3, 2), [mask], make(2)), note="a mask and one value", gradient=False)
@@ -106,5 +106,5 @@ def _scatter_reduce(make: Make) -> Iterator[Sample]:
     yield Sample((make(3, 4), 1, make.indices(3, 0, high=4), make(3, 4), "sum"), note="empty index")
     edges = make.edges()
     everything = torch.zeros(len(edges), dtype=torch.int64)
-    # The gradient divides by zero where the result is NaN, and XLA takes 0 · inf for 0 if the 0 was a bool.
+    # The gradient divides by zero where the result is NaN, and XLA computes 0 · inf as 0 if the 0 was a bool.
     yield Sample((edges, 0, everything, edges, "amin"), note="special values", gradient=False)

@@ -42,7 +42,7 @@ def _backward(make: Make) -> Iterator[Sample]:
 
 
 def hidden(*shape: int) -> torch.Tensor:
-    """A mask that hides the whole first row, and nothing of the others' first column."""
+    """Return a mask that hides the whole first row, and nothing in the first column of other rows."""
     mask = torch.rand(shape) > 0.5
     mask[..., 0] = False
     mask[(0,) * (len(shape) - 1)] = True
@@ -54,7 +54,7 @@ def _masked(make: Make) -> Iterator[Sample]:
     yield Sample((make(2, 2, 3, 4), hidden(2, 2, 3, 4), -1, 2))
     yield Sample((make(2, 2, 3, 3), torch.ones(3, 3, dtype=torch.bool).triu(1), 3, 0), note="queries × keys")
     yield Sample((make(2, 2, 3, 4), hidden(2, 4), 3, 1), note="keys")
-    # Of a non-contiguous operand eager masks the wrong elements: it pairs them in memory order.
+    # For a non-contiguous operand eager masks the wrong elements: it pairs them in memory order.
     yield Sample((make(2, 2, 3, 4), hidden(2, 2, 3, 4)), note="defaults")
 
 

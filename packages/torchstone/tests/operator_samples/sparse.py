@@ -13,12 +13,12 @@ SIZE = [4, 6]
 DISTINCT = torch.tensor([[0, 1, 1, 3], [2, 0, 5, 1]])
 REPEATED = torch.tensor([[3, 0, 1, 0, 3], [1, 2, 0, 2, 5]])
 PADDED = torch.tensor([[0, 1, 3, 4, 4], [2, 5, 0, 6, 6]])
-"""Its last two entries are not there."""
+"""Indices whose last two entries are padding."""
 NONE = torch.zeros(2, 0, dtype=torch.int64)
 
 
 def sparse(make: Make, *shape: int) -> torch.Tensor:
-    """Mostly zero."""
+    """Return a tensor that is mostly zero."""
     return make(*shape) * (torch.rand(shape) < 0.4).to(make.dtype)
 
 
@@ -145,7 +145,7 @@ def _softmax_backward(make: Make) -> Iterator[Sample]:
 
 
 def halved(make: Make, rows: int, columns: int) -> torch.Tensor:
-    """At most two nonzeros among each four."""
+    """Return a matrix with at most two nonzeros in each group of four."""
     mask = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 0]).repeat(columns)[:columns]
     return make(rows, columns) * mask.to(make.dtype)
 

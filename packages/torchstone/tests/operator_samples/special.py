@@ -14,7 +14,7 @@ aten = namespace("aten")
 
 
 def unary(make: Make, low: float, high: float) -> Iterator[Sample]:
-    """What every elementwise function of one real argument takes, drawn from [low, high)."""
+    """Yield samples for any elementwise function of one real argument, drawn from [low, high)."""
     yield Sample((make(3, 5, low=low, high=high),))
     yield Sample((make.edges(),), note="special values")
     yield Sample((make(0, 3),), note="empty")

@@ -51,13 +51,13 @@ EXACT = {
     "complex_numbers": "_conj _conj_copy _conj_physical _neg_view _neg_view_copy angle complex conj_physical "
     "real view_as_complex view_as_complex_copy",
 }
-"""What families of elementwise operators have beside transcendental functions: selection and arithmetic."""
+"""Overloads of the elementwise families that are not transcendental: selection and arithmetic."""
 ALIASES = {"lgamma": "gammaln", "igamma": "gammainc", "igammac": "gammaincc"}
 FAMILIES = {"trigonometry", "special", "bessel", "gamma", "polynomials", *EXACT}
 
 
 def test_every_transcendental_overload_is_measured() -> None:
-    """What the elementwise families lower in float32 is in the list, unless it is said to be exact."""
+    """Every float32 lowering of the elementwise families is measured, unless it is listed as exact."""
     measured = {name.removeprefix("special.").partition("(")[0] for name in (*UNARY, *BINARY)}
     missing, used = [], set()
     for entry in lowering.load():

@@ -20,7 +20,7 @@ X = torch.linspace(-1, 2, 12).reshape(4, 3)
 
 
 def call(function: Callable[..., Any], *tensors: Tensor, kind: str = FORWARD) -> Call:
-    """A call of a function with one result."""
+    """Make a call of a function with one result."""
     made = Call(lambda *given: [function(*given)], tensors, kind)
     if kind == FORWARD_MODE:
         made = replace(made, wrt=(0,), weights=(torch.full_like(tensors[0], 0.5),))
@@ -108,7 +108,7 @@ def test_gradients_of_what_is_written_under_a_mask() -> None:
 @pytest.mark.kept(GRADIENT)
 @pytest.mark.parametrize("kind", [FORWARD, GRADIENT])
 def test_sparse_operands(kind: str) -> None:
-    """Rows with no entry, one and many; equal terms, of which the first one gets the gradient."""
+    """Rows have no entry, one or many. Of equal elements, the first one gets the gradient."""
     rows, columns, values = (
         torch.tensor(one) for one in ([0, 3, 3, 4, 6], [0, 1, 2, 1, 0, 2], [1.0, 2, 0.5, -1, 3, 3])
     )
@@ -133,7 +133,7 @@ def test_other_sparse_operands_are_declined() -> None:
 
 
 def test_gradients_of_what_addresses_memory_around_its_operand() -> None:
-    """``torch.compile`` has the operand's memory; a graph that is traced has the operand alone."""
+    """``torch.compile`` sees the operand's memory, but a traced graph has only the operand itself."""
     part = torch.arange(20.0)[5:15]
     check([call(lambda x: x.as_strided((2, 2), (1, 2), 10), part, kind=GRADIENT)])
     check([call(lambda x: x.as_strided((2, 2), (1, 2)), part, kind=GRADIENT)])
@@ -142,7 +142,7 @@ def test_gradients_of_what_addresses_memory_around_its_operand() -> None:
 
 
 def test_gradients_are_those_of_torch_compile() -> None:
-    """A forward and a backward graph, which AOTAutograd makes; nothing of them runs in eager PyTorch."""
+    """AOTAutograd makes a forward and a backward graph, and no part of them runs in eager PyTorch."""
     with recorded() as records:
         check([call(torch.sin, X, kind=GRADIENT), call(torch.exp, X, kind=GRADIENT)])
     assert [record.kind for record in records] == ["forward", "backward"]
@@ -150,7 +150,7 @@ def test_gradients_are_those_of_torch_compile() -> None:
 
 
 def test_gradients_that_need_capture_rules() -> None:
-    """Others in the same program do not get lost."""
+    """A second call in the same program is answered as well."""
     check(
         [
             call(lambda x, start: torch.narrow(x, 0, start, 2) ** 2, X, torch.tensor(1), kind=GRADIENT),
@@ -184,7 +184,7 @@ def test_segment_reduce(kind: str) -> None:
         for reduce in ("sum", "mean", "prod", "max", "min")
         for options in SEGMENTS.values()
     ]
-    data = torch.where(X.abs() < 0.2, torch.zeros(()), X)  # products with zeros
+    data = torch.where(X.abs() < 0.2, torch.zeros(()), X)  # zeros, for products
     check([call(one, data, kind=kind) for one in reductions])
 
 
@@ -226,7 +226,7 @@ def test_polygamma_in_place() -> None:
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
 @pytest.mark.parametrize("kind", [FORWARD, GRADIENT])
 def test_losses_in_chunks(kind: str) -> None:
-    """They compute their gradients with the loss if an operand requires one, when they are captured too."""
+    """They compute their gradients together with the loss if an operand requires one, also when captured."""
     from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
     options = LinearCrossEntropyOptions(batch_chunk_size=2)

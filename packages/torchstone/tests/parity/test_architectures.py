@@ -14,10 +14,10 @@ from torchstone.parity.suite_pages import markdown
 from torchstone.parity.zoo import ARCHITECTURES, MODELS
 
 LOOKS_AT_VALUES = {"tiny-detr": "if not torch.isfinite(hidden_states).all()"}
-"""Code that a whole step refuses, because it branches on values in training."""
+"""Code by model: a whole step refuses it, because it branches on values in training."""
 STAGES = ["artifact", "compiled", "gradients", "training", "step"]
 PARTS = ("moe", "mamba", "t5", "detr", "wav2vec2", "whisper", "diffusion")
-"""Of names, one for each kind that must be there."""
+"""Parts of names, one for each kind of model that must be there."""
 
 
 def test_the_kinds_of_architectures() -> None:

@@ -26,7 +26,7 @@ aten = torch.ops.aten
 
 
 class Small(nn.Module):
-    """Two layers with everything that results can be: a dict, integers, truth values."""
+    """Two layers with every kind of result: a dict, integers and bools."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -52,14 +52,14 @@ def search(found: Model, **options: Any) -> Finding | None:
 
 
 def broken(overload: Any, fault: str) -> Any:
-    """``overload``'s lowering with a fault of the catalogue."""
+    """Replace the lowering of ``overload`` by one with a fault of the catalog."""
     lowering = load().get(overload)
     assert lowering is not None
     return in_place(lowering, next(one for one in faults_of(lowering) if one.name == fault))
 
 
 def line_of(text: str) -> str:
-    """``file:line`` of the line of this file with a text."""
+    """Return ``file:line`` of the line in this file that contains a text."""
     lines = open(__file__, encoding="utf-8").read().splitlines()  # noqa: SIM115
     (number,) = [i for i, one in enumerate(lines, 1) if text in one and "line_of" not in one]
     return f"{__file__}:{number}"
@@ -137,7 +137,7 @@ def test_roundings_that_add_up_are_nobodys_fault() -> None:
     assert found is not None
     assert found.kind is Kind.ROUNDING
     assert "right by itself" in found.reason
-    assert "against the reference, control's" in found.reason  # eager's error and the engine's
+    assert "against the reference, control's" in found.reason  # the errors of eager PyTorch and of the engine
     assert found.comparison is not None
     assert found.comparison.max_ulp
 

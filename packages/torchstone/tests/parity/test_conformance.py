@@ -29,7 +29,7 @@ TARGET = BackendTarget(ArtifactDriver.kind, ArtifactDriver.name)
 
 
 def sample(op: str) -> TestCase:
-    """The operator's first case, in float32 where it has that."""
+    """Return the operator's first case in float32 or complex64, or else its first case."""
     found = list(load(resolve(flags=Flags(ops=(op,))), TARGET))
     return next((one for one in found if {"float32", "complex64"} & set(one.dtypes)), found[0])
 
@@ -94,7 +94,7 @@ def test_what_does_not_lower_is_unsupported() -> None:
 
 
 def test_optest_finds_it_without_loading_pytorch(tmp_path: Path) -> None:
-    """By its registering function, as the entry point calls it."""
+    """The entry point calls the same function, ``register``."""
     (tmp_path / "finds_torchstone.py").write_text(
         "import sys\nfrom optest.backends import backend_manager\n"
         "from torchstone.parity.conformance import register\nregister()\n"

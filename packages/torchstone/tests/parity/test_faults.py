@@ -137,7 +137,7 @@ def test_nan_is_looked_for_in_a_phase_of_its_own() -> None:
 
 
 def test_a_fault_that_changes_nothing_survives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the suite's to notice: no rule excuses it afterwards."""
+    """Only the suite can notice it: no rule excuses it afterwards."""
     harmless = Fault("harmless", "", result=lambda one: one, phases=("forward",))
     monkeypatch.setattr(campaign, "faults_of", lambda lowering: [harmless])
     monkeypatch.setattr(campaign, "ALL", 2)

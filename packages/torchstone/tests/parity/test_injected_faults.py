@@ -20,7 +20,7 @@ from torchstone.parity.verification import DType, Verification
 
 
 class Attention(nn.Module):
-    """A transformer's layer."""
+    """A transformer layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def convolutions() -> Model:
 FORWARD = {"artifact", "compiled"}
 TRAINED = {"loss", "gradient", "update", "optimizer's"}
 BACKWARD = {"gradients", "gradient", "update", "optimizer's"}
-"""A hundredth of two small updates does not show in a loss."""
+"""What differs with a wrong backward. A loss does not show one percent of two small updates."""
 
 
 def scaled(factor: float) -> Fault:
@@ -58,7 +58,7 @@ def scaled(factor: float) -> Fault:
 
 
 def noticed(found: Verification) -> set[str]:
-    """What differs: stages without training, and kinds of values where both kinds of training show them."""
+    """Return the stages without training that differ, and what differs in both kinds of training."""
     assert found.errors == {}
     kinds: dict[str, set[str]] = {"training": set(), "step": set()}
     for one in found.failures:
@@ -101,13 +101,13 @@ def test_a_lowering_that_is_off_by_a_little(
 
 
 def without_first(x: hlo.Value) -> hlo.Value:
-    """``x`` with zeros in its first row."""
+    """Return ``x`` with zeros in its first row."""
     return hlo.pad_axis(hlo.slice_axis(x, 0, 1, x.shape[0]), 0, 0, 1, 0)
 
 
 @pytest.mark.conformance
 def test_a_sum_that_lacks_the_first_sample() -> None:
-    """The gradient of a bias lacks one of eight summands."""
+    """The gradient of a bias lacks one of its eight summands."""
     fault = Fault("lacks", "", operand=without_first, concerns=lambda one: one.dtype.is_floating)
     lowering = next(one for one in load() if one.name == "aten.sum.dim_IntList")
     with in_place(lowering, fault):
@@ -146,7 +146,7 @@ def test_a_value_of_training_that_is_off_by_a_little(
 
 
 class Lacking(nn.Module):
-    """Uses one weight eight times and has a small second result; ``lacks`` names what is left out."""
+    """Uses one weight eight times, and has a small second result; ``lacks`` names the part to leave out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,11 +188,11 @@ def lacking() -> Model:
 def test_a_part_of_training_that_is_missing(
     monkeypatch: pytest.MonkeyPatch, lacks: str, expected: set[str]
 ) -> None:
-    """One of eight summands of a gradient, the update of a buffer, one of two terms of the loss."""
+    """Omit one of eight summands of a gradient, the update of a buffer, or one of two terms of the loss."""
     _compile_without(monkeypatch, lacks)
     found = verify.verify(lacking(), steps=2)
     assert found.passed == (not lacks)
-    if expected == {"error"}:  # a parameter has no gradient
+    if expected == {"error"}:  # a parameter gets no gradient
         assert set(found.errors) == {"gradients", "training", "step"}
         assert all("small.bias" in text or "small.weight" in text for text in found.errors.values())
     else:
@@ -200,7 +200,7 @@ def test_a_part_of_training_that_is_missing(
 
 
 def _compile_without(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
-    """Compiled models lack it, in all ways to compile."""
+    """Make every way to compile the model omit the part ``lacks``."""
 
     def lacking(subject: Subject) -> Subject:
         assert isinstance(subject.model, Lacking)
@@ -215,7 +215,7 @@ def _compile_without(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", ["optimizer's", "buffer", "parameter", "loss"])
 def test_a_value_of_training_that_is_stale(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """What the last step should have written is what the step before wrote."""
+    """The last step returns the value that the step before wrote."""
 
     def stale(name: str) -> Callable[..., dict[str, torch.Tensor]]:
         right = getattr(steps, name)
@@ -230,6 +230,6 @@ def test_a_value_of_training_that_is_stale(monkeypatch: pytest.MonkeyPatch, kind
 
     for name in ("compiled_values", "step_values"):
         monkeypatch.setattr(verify, name, stale(name))
-    monkeypatch.setattr(verify, "STAGES", ())  # those without training show none of this
+    monkeypatch.setattr(verify, "STAGES", ())  # the stages without training do not show this
     found = verify.verify(lacking(), steps=3)
     assert noticed(found) == {kind}

@@ -1,4 +1,4 @@
-"""The recorded inventory: complete, all of it running, and what running it again shows.
+"""The recorded inventory: it is complete, all of it runs, and running an entry again confirms it.
 
 ``make test`` runs one entry of a third of the families, ``make conformance`` all.
 """
@@ -20,7 +20,7 @@ from torchstone.parity.inventory.calls import CALLS, Call, Operator
 RECORDED = results.recorded()
 KINDS = {"operators": inventory.operators(), "models": inventory.models()}
 MEASURED = ("status", "composites", "backward", "dtypes", "batch")
-"""What running an entry again must give; reasons may quote figures."""
+"""Columns that must be the same when an entry runs again; reasons may contain measured figures."""
 
 
 def recorded_row(kind: str, entry: Entry) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def recorded_row(kind: str, entry: Entry) -> dict[str, Any]:
 
 
 def one_of_some_families() -> list[Any]:
-    """One of a sixth of the families: the middle one, which is seldom the simplest."""
+    """Return one entry of every sixth family: the middle one, which is rarely the simplest."""
     chosen = []
     families = [(kind, family) for kind, entries in KINDS.items() for family in families_of(entries)]
     for kind, family in stratified(families, 6, name="-".join, stratum=lambda one: one[0]):

@@ -1,4 +1,4 @@
-"""The judge of parity: what rounding explains passes, and nothing else."""
+"""The judge of parity passes differences that rounding explains, and no others."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rounded(truth: Array, noise: float, seed: int) -> Array:
 
 
 def runs(truth: Array, noise: float) -> list[Array]:
-    """What eager and its runs with other roundings give."""
+    """Return what eager PyTorch and its runs with other roundings would give."""
     return [rounded(truth, noise, seed) for seed in range(1 + RUNS)]
 
 
 def wrong(judge: Judge, actual: Array, truth: Array, eager: Sequence[Array]) -> list[str]:
-    """What of ``actual`` is wrong: elements, size of."""
+    """Return what is wrong with ``actual``: its elements, or its size."""
     found = judge.verdicts(actual, eager[0], truth, lambda: eager[1:])
     return [what.strip() or "elements" for what, verdict in found if not verdict.passed]
 
@@ -63,7 +63,7 @@ def test_a_zero_that_is_nothing_but_rounding_passes_at_the_size_of_eagers() -> N
 
 
 def test_float64_that_decided_otherwise_excuses_nothing() -> None:
-    """At a ReLU float64 took one side and float32 the other: they are 3 % apart, float32's runs are not."""
+    """At a ReLU float64 and float32 took different sides. They differ by 3 %, float32's runs by far less."""
     mine = values(500)
     truth = mine * (1 + 0.06 * values(500)[::-1])
     eager = runs(mine, 1e-4)
@@ -129,7 +129,7 @@ def test_float64_judges_unless_the_user_gives_a_tolerance() -> None:
 
     truth = numpy.array([1.0, 2.0])
     eager = numpy.array([1.0 + 4e-5, 2.0], numpy.float32)
-    actual = numpy.array([1.0 - 4e-5, 2.0], numpy.float32)  # as wrong as eager, the other way
+    actual = numpy.array([1.0 - 4e-5, 2.0], numpy.float32)  # as wrong as eager, but the other way
     assert passed_by("float32", None, None, actual, eager, truth) == "accuracy"
     assert passed_by("float32", None, None, actual, eager, None) is None
     assert passed_by("float32", None, 1e-5, actual, eager, truth) is None

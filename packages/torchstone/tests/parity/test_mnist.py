@@ -19,7 +19,7 @@ from torchstone.parity import mnist
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves ``files``; ``cut`` closes a connection after as many bytes, ``ranges`` allows to go on."""
+    """Serves ``files``; ``cut`` closes a connection after that many bytes, ``ranges`` allows resuming."""
 
     files: dict[str, bytes]
     cut: int | None = None
@@ -61,7 +61,7 @@ def idx(values: numpy.ndarray[Any, Any]) -> bytes:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server with four small files of MNIST's kind, which the module then expects."""
+    """Start a server with four small files like MNIST's, and make the module expect them."""
     random = numpy.random.default_rng(0)
     arrays = [
         random.integers(0, 256, size, dtype=numpy.uint8)

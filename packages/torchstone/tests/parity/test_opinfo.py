@@ -1,7 +1,7 @@
 """A stratified sample of PyTorch's operator samples: artifacts, torch.compile, the control.
 
-Everything is run by ``make evidence``; here are the same few groups every time, of every phase
-and evenly from families of operators and kinds of dtypes.
+``make evidence`` runs all samples. This test runs a few groups, the same ones every time: of every phase,
+spread evenly over families of operators and kinds of dtypes.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ from torchstone.parity.conformance import ArtifactDriver
     ],
 )
 def test_a_stratified_sample(driver: TorchDevice | ArtifactDriver, counts: Mapping[str, int]) -> None:
-    """``counts``: groups by phase."""
+    """Run ``counts`` groups of each phase."""
     assert_sample_passes(driver, counts)

@@ -16,7 +16,7 @@ from torchstone.program import Program
 
 
 class Lookup(torch.nn.Module):
-    """Integers in, a dict of two dtypes out."""
+    """A model that takes integers and returns a dict of two dtypes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def test_a_fresh_process_gives_the_same(lookup: tuple[Lookup, Program], tmp_path
 def test_bfloat16_survives_files(tmp_path: Path) -> None:
     program = torchstone.export(lambda x: x * 2, (torch.ones(3, dtype=torch.bfloat16),))
     array = numpy.array([1, 2.5, -3], ml_dtypes.bfloat16)
-    numpy.save(tmp_path / "x.npy", array)  # NumPy itself has no name for the dtype
+    numpy.save(tmp_path / "x.npy", array)  # NumPy itself does not know this dtype
     (found,) = run_fresh(program.save(tmp_path / "twice.stone"), read_inputs([tmp_path / "x.npy"]))
     assert found.dtype == ml_dtypes.bfloat16
     numpy.testing.assert_array_equal(found, array * 2)

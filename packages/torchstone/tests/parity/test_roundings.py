@@ -17,7 +17,7 @@ def test_gradients_move_and_what_a_run_begins_with() -> None:
     moved = started(given.copy(training=True), roundings)
     assert isinstance(moved.model, nn.Module)
     for (name, one), other in zip(model.named_parameters(), moved.model.parameters(), strict=True):
-        assert torch.equal(one, other) == (name in ("1.bias",)), name  # zeros stay
+        assert torch.equal(one, other) == (name in ("1.bias",)), name  # zeros do not move
     assert not torch.equal(moved.args[0], given.args[0])
     assert torch.equal(moved.args[1], given.args[1])
 

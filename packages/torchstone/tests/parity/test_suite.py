@@ -69,7 +69,7 @@ def test_the_quick_part_passes_in_every_stage(mlp: SuiteReport) -> None:
     assert mlp.passed, markdown(mlp)
     stages = {line["stage"]: line for line in mlp.to_dict()["models"][0]["stages"]}
     assert list(stages) == ["artifact", "compiled", "gradients", "training", "step"]
-    # 6 parameters with a gradient, a value, an update and momentum each, and 2 losses.
+    # 6 parameters with 4 tensors each (gradient, value, update and momentum), and 2 losses.
     assert stages["training"]["tensors"] == stages["step"]["tensors"] == 4 * 6 + 2
     assert mlp.to_dict()["unsupported"] == []
 

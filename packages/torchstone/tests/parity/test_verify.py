@@ -48,7 +48,7 @@ def vars_of(lowering: Any) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("wrong_sine")
 def test_a_wrong_lowering_is_noticed_in_every_stage() -> None:
-    # sin's derivative is cos, which is right: sin(sin(x)) has a wrong one.
+    # The derivative of sin is cos, which is right. That of sin(sin(x)) contains sin, so it is wrong.
     found = verify(model(lambda x: x.sin().sin(), torch.tensor([0.5, 1.0, 2.0])))
     assert not found.passed
     assert {check.stage for check in found.failures} == {"artifact", "compiled", "gradients"}

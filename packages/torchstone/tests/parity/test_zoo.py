@@ -22,14 +22,14 @@ from torchstone.parity.subject import Subject
 MODELS = list(zoo.INVENTORY.values())
 TRAINED = [model for model in MODELS if model.make().trains]
 SHARE = 10
-"""One model in so many is run by `make test`, of each family."""
+"""In each family, `make test` runs one of this many models."""
 
 IN_DOUBLE = frozenset({"fft"})
 """Families that run on the reference interpreter in float64 only: it has no FFT of 32-bit values."""
 
 
 def some(models: list[zoo.ZooModel]) -> list[zoo.ZooModel]:
-    """One in ``SHARE`` of each family, and those with something special."""
+    """Return one in ``SHARE`` of each family, and all trained models that need a capture rule."""
     chosen = stratified(models, SHARE, name=lambda one: one.name, stratum=lambda one: one.family)
     return [one for one in models if one in chosen or (one.make().ruled and one in TRAINED)]
 
@@ -119,7 +119,7 @@ def test_what_runs_on_the_interpreter_in_double_does_not_in_single_precision() -
 
 
 DROPPED = 0.1
-"""The share that the models with dropout drop out."""
+"""The dropout probability of the models with dropout."""
 
 
 def test_dropout_of_an_embedding() -> None:

@@ -61,7 +61,7 @@ def test_kernels_are_what_the_engine_runs() -> None:
 def test_a_fusion_is_divided_among_its_operators() -> None:
     found = kernels(TEXT)["add_tanh_fusion"]
     shares = {Origin.of(part.origin).operator: (part.flops, part.weight) for part in found.parts}
-    # addmm: a broadcast (32 elements) and an addition (32, and as many operations); tanh: 32 and 32.
+    # addmm: a broadcast of 32 elements, and an addition with 32 elements and 32 operations; tanh: 32 and 32.
     assert shares == {"aten.addmm.default": (32, 96), "aten.tanh.default": (32, 64)}
     assert found.bytes == 4 * (32 + 32 + 4)
 
@@ -103,4 +103,4 @@ def test_operations_of_products_are_those_of_pytorchs_counter(name: str) -> None
     with FlopCounterMode(display=False) as counter:
         out = module(torch.randn(shape))
     (operator,) = (one for one in profile.to_dict()["operators"] if one["flops"])
-    assert operator["flops"] == counter.get_total_flops() + out.numel()  # and the bias
+    assert operator["flops"] == counter.get_total_flops() + out.numel()  # out.numel() operations add the bias

@@ -51,7 +51,7 @@ def fresh_dynamo() -> Iterator[None]:
 def recorded() -> Any:
     """A profile of a model's compilation, a recompilation, and five calls that count.
 
-    One for the whole run: a worker may come back to this file, and would then find its programs compiled.
+    It has session scope: a worker may return to this file, and would then find its programs compiled.
     """
     torch._dynamo.reset()
     compiled = torch.compile(Net(), backend="torchstone", dynamic=False)
@@ -169,7 +169,7 @@ def test_the_trace_is_in_chromes_format(recorded: Any, tmp_path: Path) -> None:
     categories = {event["cat"] for event in by_kind["X"]}
     assert categories == {"compile", "run", "kernel"}
     calls = {event["args"]["call"]: event for event in by_kind["X"] if event["cat"] == "run"}
-    slack = 100.0  # microseconds: the engine and Python read their clocks apart from each other
+    slack = 100.0  # microseconds: the engine and Python read their clocks separately
     for event in by_kind["X"]:
         if event["cat"] == "kernel":
             call = calls[event["args"]["call"]]
@@ -250,7 +250,7 @@ def test_the_text_has_every_table(recorded: Any) -> None:
 
 
 def test_functions_that_eager_pytorch_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are no calls of programs: they have a table of their own, with number and time."""
+    """These calls run no program, so they have a table of their own, with number and time."""
 
     def best(*_: Any, **__: Any) -> Decision:
         return Decision("eager PyTorch")

@@ -1,4 +1,4 @@
-"""What the tests of the redirection share."""
+"""Fixtures that the tests of the redirection share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 
 @pytest.fixture(autouse=True)
 def python_s_own_excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``torch.distributed`` replaces the hook for good, and tracebacks then start with the rank."""
+    """Undo the hook that ``torch.distributed`` sets for good: its tracebacks start with the rank."""
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
 
 
 @pytest.fixture(autouse=True)
 def backend_flags_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing ``torch.testing._internal.common_utils`` in the same process freezes ``torch.backends``."""
+    """Allow setting flags: importing ``torch.testing._internal.common_utils`` freezes ``torch.backends``."""
     monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)

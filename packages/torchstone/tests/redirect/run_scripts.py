@@ -1,8 +1,8 @@
-"""Runs scripts of ``scripts/`` in one process, each redirected and then its twin on the CPU.
+"""Runs scripts of ``scripts/`` in one process: each one redirected, and then its twin on the CPU.
 
 ``python run_scripts.py TARGET FOLDER NAME…`` leaves ``FOLDER/NAME/redirected/result.pt`` and
 ``FOLDER/NAME/twin/result.pt``, and a line of JSON on stdout that says how each script ended. A process can
-have one PrivateUse1 device, so there is one for each target.
+have one PrivateUse1 device, so each target has a process of its own.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ def scope() -> Iterator[None]:
 
 
 def saved_on(location: str) -> io.BytesIO:
-    """A file whose storage says that it lay on ``location``."""
+    """Return a file whose storage claims to have been on ``location``."""
     value = torch.arange(3.0)
     saved = io.BytesIO()
-    torch.save({}, io.BytesIO())  # imports what it needs, with PyTorch's own functions in place
+    torch.save({}, io.BytesIO())  # imports what torch.save needs, before its functions are patched
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.serialization, "location_tag", lambda storage: location)
         torch.save({"x": value}, saved)
@@ -261,7 +261,7 @@ def test_the_current_stream_is_each_thread_s_and_ends_with_the_block() -> None:
 
 
 def test_shadows_take_the_place_of_classes_whose_base_in_c_needs_a_gpu() -> None:
-    """What a build of PyTorch with CUDA uses where there is no GPU."""
+    """A build of PyTorch with CUDA needs these where there is no GPU."""
     shadowed = classes.shadow(torch.cuda.Event, streams._OF_EVENT)
     start, end = shadowed(enable_timing=True), torch.cuda.Event(enable_timing=True)
     assert type(start) is shadowed
@@ -327,7 +327,7 @@ def test_nccl_becomes_gloo_and_says_so(backend: str, tmp_path: Path) -> None:
         )
         model(torch.ones(1, 2, device="cuda")).sum().backward()
         assert model.module.weight.grad is not None
-        del model  # see docs/redirect.md: it must not be the last one to hold the process group
+        del model  # it must not be the last one to hold the process group, see docs/redirect.md
     finally:
         dist.destroy_process_group()
 

@@ -31,7 +31,7 @@ def scope() -> Iterator[None]:
 
 
 def function_of_module(module: str, source: str) -> FunctionType:
-    """A function ``ask`` that looks as if it were defined in ``module``."""
+    """Return a function ``ask`` that looks as if it were defined in ``module``."""
     space = {"__name__": module, "torch": torch}
     exec(compile(source, f"/x/site-packages/{module}/a.py", "exec"), space)
     found = space["ask"]
@@ -384,7 +384,7 @@ def test_the_logger_writes_each_event_once(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_devices_are_exchanged_by_what_is_there_now() -> None:
-    """A name that was looked up outside a redirection is the redirection's inside and PyTorch's after."""
+    """A name looked up outside a redirection is the redirection's inside it, and PyTorch's after it."""
     theirs = redirection.exchange_device.get()
     with torchstone.redirected(target="cpu", devices=2):
         assert redirection.exchange_device(1) == 0

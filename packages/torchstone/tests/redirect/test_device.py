@@ -69,7 +69,7 @@ print("done")
 
 
 def test_the_device_computes_keeps_and_saves() -> None:
-    """In a process of its own: a PrivateUse1 name is registered once, and stays."""
+    """Run in a process of its own, because a PrivateUse1 name is registered once, for good."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=HERE.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"

@@ -1,4 +1,4 @@
-"""On which device a tensor is: kept track of for every tensor, on one device and on several."""
+"""The device of a tensor: it is recorded for every tensor, on one device and on several."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_arrays_of_numpy_are_copied_to_cuda() -> None:
 def test_early_stopping_restores_the_best_weights() -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 1).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=50.0)  # which diverges after the first steps
+    optimizer = torch.optim.SGD(model.parameters(), lr=50.0)  # diverges after the first steps
     x = torch.randn(32, 4, device="cuda")
     y = x.sum(1, keepdim=True)
     best, kept = float("inf"), {}
@@ -256,7 +256,7 @@ def test_what_may_be_mixed_is() -> None:
 
 
 def test_what_cannot_be_told_is_on_any_device() -> None:
-    with torch._C.DisableTorchFunction():  # as C++ makes tensors, a scripted function for example
+    with torch._C.DisableTorchFunction():  # C++ makes tensors this way, for example in a scripted function
         untold = torch.ones(2)
     assert (untold + torch.ones(2, device="cuda")).device == ZERO
     assert (untold + torch.ones(2)).device == HOST
@@ -315,7 +315,7 @@ def test_data_parallel_runs_on_every_device() -> None:
 
 
 def test_data_parallel_under_autocast_gathers_what_its_replicas_return() -> None:
-    """PyTorch's replicas have autocast's default dtype, whatever the caller's is."""
+    """PyTorch's replicas use autocast's default dtype, whatever dtype the caller chose."""
     parallel = torch.nn.DataParallel(torch.nn.Linear(4, 2).cuda())
     with torch.autocast("cuda", dtype=torch.float16):
         y = parallel(torch.ones(6, 4))

@@ -45,7 +45,7 @@ HELPER = "def move(x):\n    return x.cpu().pin_memory()\n"
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delitem(sys.modules, "moves_of_train", raising=False)  # another test's
+    monkeypatch.delitem(sys.modules, "moves_of_train", raising=False)  # another test may have imported it
     (tmp_path / "moves_of_train.py").write_text(HELPER)
     path = tmp_path / "train.py"
     path.write_text(TRAIN)
@@ -99,7 +99,7 @@ def test_what_other_code_was_redirected_is_told_too(tmp_path: Path) -> None:
 
 def test_the_command(script: Path) -> None:
     done = CliRunner().invoke(cli, ["redirect", "explain", "--target", "cpu", str(script), "--", "--never"])
-    assert done.exit_code == 1  # the private call is not part of the redirection
+    assert done.exit_code == 1  # the redirection does not support the private call
     assert "AttributeError" in done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"{script} on cpu (run, exit code 1)"
@@ -159,7 +159,7 @@ def test_a_script_that_is_not_there() -> None:
 
 
 def test_the_type_of_a_device_is_told_on_the_cpu_only() -> None:
-    """An accelerator's tensors say the accelerator's own type."""
+    """Tensors on an accelerator report the accelerator's own type."""
     (site,) = [one for one in scan_source('x.device.type == "cuda"\n') if one.kind is SiteKind.DEVICE_TYPE]
     assert _from_tables(site, {}, tells_cuda=True)[1] is None
     assert _from_tables(site, {}, tells_cuda=False)[1] is State.DIFFERS

@@ -1,7 +1,7 @@
-"""Snippets of CUDA-written code: what ``explain`` says of each agrees with what running it does.
+"""Snippets of code written for CUDA: what ``explain`` says of each agrees with what happens when it runs.
 
-Each is a script that succeeds on an NVIDIA GPU and asserts what it gets there. Those in ``RUNS`` succeed
-redirected too. Those in ``REFUSED`` do not, at the name that goes with them.
+Each snippet is a script that succeeds on an NVIDIA GPU and asserts what it gets there. Those in ``RUNS`` also
+succeed when they are redirected. Those in ``REFUSED`` fail, at the name that is listed with them.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def settings_are_restored(monkeypatch: pytest.MonkeyPatch, backend_flags_can_be_
 
 
 def explained(source: str, folder: Path) -> Explanation:
-    """What ``explain`` says of a snippet that it runs under the policy that refuses what has no meaning."""
+    """Explain a snippet under the strict policy, which refuses calls that have no meaning on the target."""
     path = folder / "snippet.py"
     path.write_text(f"import torch\n{source}\n")
     return explain(Program(str(path)), (), Options(target="cpu", policy="strict"))

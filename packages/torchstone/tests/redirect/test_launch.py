@@ -40,7 +40,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
-    """A command in a process of its own, in the folder of the scripts."""
+    """Return a function that runs Python with arguments in a process of its own, in the scripts' folder."""
 
     def call(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -148,7 +148,7 @@ def test_exit_codes(
 def test_a_traceback_is_the_one_of_python(
     write: Write, command: Command, capsys: pytest.CaptureFixture[str], source: str
 ) -> None:
-    """Word for word."""
+    """The traceback is word for word that of the plain script."""
     path = write("train.py", source)
     assert run(Program(str(path)), (), CPU) == 1
     plain = command(path)
@@ -366,7 +366,7 @@ def test_a_script_with_threads_of_its_own_leaves_no_scope(write: Write) -> None:
 
 @pytest.mark.conformance
 def test_two_ranks_train_on_two_devices(write: Write, command: Command, autoload: str) -> None:
-    """``DistributedDataParallel``. Ranks end at once: docs/redirect.md says what Gloo's threads may do."""
+    """Train with ``DistributedDataParallel``. Ranks end at once: see docs/redirect.md on Gloo's threads."""
     path = write(
         "train.py",
         """\

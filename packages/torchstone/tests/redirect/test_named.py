@@ -1,4 +1,4 @@
-"""Names of CUDA whose counterpart a build of PyTorch without CUDA lacks, or whose text and lines differ."""
+"""CUDA names that a PyTorch build without CUDA lacks, and names whose text or lines differ there."""
 
 from __future__ import annotations
 

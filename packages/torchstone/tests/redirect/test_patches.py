@@ -50,7 +50,7 @@ def test_a_replacement_has_the_signature_of_its_original(patch: Patch) -> None:
     try:
         original = inspect.signature(patch.original, follow_wrapped=False)
     except ValueError:
-        return  # a builtin without a signature: its replacement takes anything
+        return  # a builtin without a signature, whose replacement accepts anything
     assert inspect.signature(patch.replacement, follow_wrapped=False) == original
     assert inspect.signature(patch.replacement) == inspect.signature(patch.original)
 

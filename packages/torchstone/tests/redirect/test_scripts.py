@@ -28,11 +28,11 @@ def test_every_script_is_written_for_cuda_and_has_a_twin_that_is_not() -> None:
 
 
 OTHER_KERNELS = {"attention_kernels"}
-"""Scripts that select kernels by name: the twin's is fused, the selected one is not, and float32 rounds."""
+"""Scripts that select kernels by name. The selected kernel rounds unlike the twin's, which is fused."""
 
 
 def _difference(folder: Path) -> str | None:
-    """What differs between a script's result and its twin's, to the last bit; None if nothing does."""
+    """Return how a script's result differs from its twin's, to the last bit, or None if they are equal."""
     tolerance = {} if folder.name in OTHER_KERNELS else {"rtol": 0.0, "atol": 0.0}
     found, expected = (
         torch.load(folder / side / "result.pt", map_location="cpu") for side in ("redirected", "twin")
@@ -45,7 +45,7 @@ def _difference(folder: Path) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Results in containers that ``assert_close`` knows, texts among them compared as they are."""
+    """Convert results to containers that ``assert_close`` accepts; texts in them are compared as they are."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -63,7 +63,7 @@ SOME = stratified(NAMES, 3, name=str, stratum=lambda _: None)
     ids=["some", "cpu", "testdev"],
 )
 def test_every_script_computes_what_its_twin_computes(target: str, names: list[str], tmp_path: Path) -> None:
-    """All in one process: what a script left behind would be seen by the next one and by the twins."""
+    """All scripts run in one process, so the next script and the twins would notice what one left behind."""
     done = subprocess.run(
         [sys.executable, HERE / "run_scripts.py", target, tmp_path, *names],
         env=os.environ | {"OMP_NUM_THREADS": "1"},

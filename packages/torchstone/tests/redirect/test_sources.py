@@ -96,7 +96,7 @@ def test_every_kind_with_its_position() -> None:
 
 
 def test_a_method_in_a_chain_is_where_it_is_called() -> None:
-    """As in a traceback: the line of the method's name, not of the chain's beginning."""
+    """As in a traceback, the line is that of the method's name, not that of the start of the chain."""
     (site,) = [site for site in _scan('(model\n  .half()\n  .to("cuda"))') if site.name == "to"]
     (text,) = [site for site in _scan('(model\n  .half()\n  .to("cuda"))') if site.kind == "string"]
     assert (site.line, site.column) == (3, 4)

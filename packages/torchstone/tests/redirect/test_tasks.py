@@ -17,7 +17,7 @@ OUTSIDE = torch.cuda.is_available()
 
 
 def told() -> tuple[bool, bool]:
-    """Whether CUDA is there by name, and whether calls that PyTorch dispatches go there."""
+    """Return whether CUDA seems available by name, and whether calls that PyTorch dispatches go there."""
     try:
         device = torch.ones(1, device="cuda").device.type
     except (AssertionError, RuntimeError):

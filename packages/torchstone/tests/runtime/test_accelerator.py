@@ -48,7 +48,7 @@ MODELS = {
     ),
     "attention": (lambda: nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), (2, 10, 32)),
 }
-"""A function that makes a network, and the shape of its input."""
+"""By name: a function that makes a network, and the shape of its input."""
 
 
 def run(device: str, module: str, *arrays: numpy.ndarray) -> list[numpy.ndarray]:
@@ -86,7 +86,7 @@ def test_models_of_the_cpu_run_there(accelerator: str, model: Any, shape: tuple[
 
 @pytest.fixture
 def gpu(accelerator: str) -> Iterator[torch.device]:
-    """PyTorch's name of the accelerator, which is the default device inside."""
+    """Return PyTorch's device for the accelerator; it is the default device during the test."""
     with override(device=accelerator):
         place = getattr(get_engine(), "torch_device", None)
         if place is None:
@@ -135,9 +135,9 @@ def test_work_is_done_in_order(gpu: torch.device) -> None:
         product = x @ x.t() / 1500
         pairs.append((fast(product, weights[0]), function(product, weights[1])))
         del product
-        for one in (*weights, x):  # while the program may still read the first
+        for one in (*weights, x):  # write while the program may still read the first weight
             one.mul_(0.99).add_(turn * 1e-5)
-        scratch = torch.full((1500, 1500), float(turn), device=gpu)  # into memory that was freed
+        scratch = torch.full((1500, 1500), float(turn), device=gpu)  # reuse memory that was freed
         del scratch
     for found, expected in pairs:
         close(found, expected)
@@ -175,7 +175,7 @@ def test_a_whole_step_updates_memory_of_the_gpu(gpu: torch.device, kind: str) ->
             return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         return torch.optim.AdamW(model.parameters(), lr=0.01, capturable=True)
 
-    # AdamW makes whole steps of a gradient that is zero but for rounding, as that of a bias before batch norm
+    # AdamW makes full-size steps of gradients that are zero up to rounding, as of a bias before batch norm
     model, shape = MODELS["cnn" if kind == "sgd" else "mlp"]
     eager = model().to(gpu)
     ours = copy.deepcopy(eager)

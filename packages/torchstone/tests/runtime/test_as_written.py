@@ -56,7 +56,7 @@ def test_arithmetic_overflows_and_rounds_as_in_eager(name: str, dtype: torch.dty
 
 
 def test_all_quotients_are_rounded_once() -> None:
-    """So that multiples of a number divide to whole numbers."""
+    """Rounding once makes multiples of a number divide to whole numbers."""
     for divisor in (3.0, 7.0, 49.0, 0.1, 1e-20):
         x = torch.arange(1.0, 4096.0) * divisor
         compiled = torch.compile(lambda x, divisor=divisor: x / divisor, backend="torchstone")

@@ -138,7 +138,7 @@ def test_damaged_file_is_compiled_again(folder: Path, damage: str) -> None:
 
 
 def test_image_that_xla_refuses(folder: Path) -> None:
-    """Intact by its checksum, but of no use to this jaxlib."""
+    """The image's checksum is right, but this jaxlib cannot use it."""
     run()
     (file,) = folder.iterdir()
     cache = DiskCache(folder)
@@ -156,7 +156,7 @@ def test_size_is_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
     for age, key in enumerate(keys[:3]):
         assert cache.write(key, bytes(1000), limit)
         os.utime(tmp_path / "cache" / f"{key}.xla", (age, age))
-    assert cache.read(keys[0]) == bytes(1000)  # used now, so it is not the oldest
+    assert cache.read(keys[0]) == bytes(1000)  # reading makes it recently used, so it is no longer the oldest
     assert cache.write(keys[3], bytes(1000), limit)
     assert [cache.read(key) is not None for key in keys] == [True, False, True, True]
     assert not cache.write("e" * 64, bytes(5000), limit)
@@ -201,7 +201,7 @@ def test_full_disk_is_one_warning_and_leaves_nothing(
 
 
 def test_read_only_directory_is_read_and_one_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has is used; what it cannot take is compiled all the same."""
+    """Entries of the cache are used; programs that it cannot store are still compiled."""
     run()
     kept = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     system_open = os.open
@@ -297,7 +297,7 @@ def test_failure_reaches_every_caller_and_is_not_kept() -> None:
         go.set()
         with pytest.raises(EngineError, match="no"):
             first.result()
-        if second.exception() is None:  # it came after the failure was forgotten
+        if second.exception() is None:  # it asked after the failure was forgotten
             assert second.result() == (1, False)
         else:
             assert isinstance(second.exception(), EngineError)
@@ -314,7 +314,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_a_pipe_in_the_cache_is_a_damaged_file(folder: Path) -> None:
-    """Opening it would wait for a writer, which never comes."""
+    """Opening a pipe would wait for a writer, which never comes."""
     run()
     [file] = folder.glob("*.xla")
     file.unlink()

@@ -27,7 +27,7 @@ IDENTITY = "func.func @main(%x: tensor<{type}>) -> tensor<{type}> {{ return %x :
 
 
 def aligned(shape: tuple[int, ...], dtype: Any = numpy.float32, offset: int = 0) -> numpy.ndarray[Any, Any]:
-    """Ones at an address that is ``offset`` bytes after a multiple of 64."""
+    """Return an array of ones at an address that is ``offset`` bytes after a multiple of 64."""
     size = int(numpy.prod(shape)) * numpy.dtype(dtype).itemsize
     raw = numpy.zeros(size + 128, numpy.uint8)
     start = -raw.ctypes.data % 64 + offset
@@ -72,7 +72,7 @@ def test_wrong_number_of_names() -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        # All of these have the 24 bytes that PJRT would be content with.
+        # All of these have 24 bytes, and PJRT checks only that.
         (numpy.ones((2, 3), numpy.int32), "argument 1 (right) must be float32[2, 3], found int32[2, 3]"),
         (numpy.ones((3, 2), numpy.float32), "argument 1 (right) must be float32[2, 3], found float32[3, 2]"),
         (numpy.ones(6, numpy.float32), "argument 1 (right) must be float32[2, 3], found float32[6]"),
@@ -183,7 +183,7 @@ def test_results_are_buffers_that_can_be_passed_on() -> None:
 
 
 def test_results_never_share_memory() -> None:
-    """Not with each other, nor with an argument or a constant of the program."""
+    """Results share no memory with each other, or with an argument or a constant of the program."""
     text = """func.func @main(%x: tensor<4xf32>)
         -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
       %c = stablehlo.constant dense<1.0> : tensor<4xf32>
@@ -202,7 +202,7 @@ def test_dlpack_both_ways() -> None:
     (two,) = program(aligned((2, 3)), aligned((2, 3)))
 
     class Foreign:
-        """An array that is known by its protocol only."""
+        """An array that is known only by its protocol."""
 
         def __dlpack__(self, **options: Any) -> Any:
             return two.__dlpack__(**options)
@@ -301,7 +301,7 @@ module {
 
 
 def test_updated_argument_keeps_its_memory() -> None:
-    """Also for a source that PJRT would alias: the memory must be XLA's own."""
+    """This holds for a source that PJRT would alias, too: the memory must be XLA's own."""
     engine = get_engine("pjrt")
     program = engine.compile(STATE, options=CompileOptions(updates=((0, 1),)))
     call = program.resident_call(1, ((0, 1),))

@@ -18,7 +18,7 @@ from torchstone.runtime import cpu, modules
 
 
 def assigned(function: Callable[..., object], *args: torch.Tensor) -> str:
-    """The module that is compiled for ``function``, as text, after the assignment."""
+    """Return the text of the module compiled for ``function``, after the assignment."""
     module = function if isinstance(function, nn.Module) else _Module(function)
     return rewritten(build_program(module.eval(), args).module.serialize(hlo.resolve_version("current")))
 
@@ -33,7 +33,7 @@ class _Module(nn.Module):
 
 
 def transposes(text: str) -> list[str]:
-    """The shapes of what is transposed, weights of convolutions (3 × 3) left out."""
+    """Return the shapes of transposed tensors, without weights of convolutions (3 × 3)."""
     found = re.findall(r"stablehlo\.transpose .*: \(tensor<([\dx]+)x[a-z]\w*>\)", text)
     return [shape for shape in found if "3x3" not in shape]
 
@@ -142,7 +142,7 @@ def test_a_module_without_convolutions_is_left_alone() -> None:
 
 
 def test_operations_of_chlo_stay_what_they_are() -> None:
-    """XLA's forms of them are more accurate than the decompositions that portable artifacts carry."""
+    """XLA's own implementations of them are more accurate than the decompositions in portable artifacts."""
     conv = nn.Conv2d(8, 8, 3)
     text = assigned(lambda x: torch.special.erf(conv(x)), torch.randn(2, 8, 6, 6))
     assert "chlo.erf" in text

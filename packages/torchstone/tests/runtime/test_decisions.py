@@ -139,7 +139,7 @@ def test_a_budget_that_is_spent_keeps_the_default(tmp_path: Path) -> None:
 
 
 def take_turns(found: decisions.Turns, seconds: dict[str, float], most: int = 1000) -> list[str]:
-    """Who did the work until one was chosen."""
+    """Return the candidates in the order in which they did the work until one was chosen."""
     done = []
     while found.decision is None and len(done) < most:
         done.append(found.next)
@@ -162,7 +162,7 @@ def test_turns_choose_the_fastest() -> None:
     assert found.decision == decisions.Decision(
         "other", {"default": pytest.approx(0.03), "other": pytest.approx(0.02)}
     )
-    found.took(5.0)  # that it is slow once changes nothing
+    found.took(5.0)  # one slow call changes nothing
     assert found.next == "other"
 
 
@@ -217,7 +217,7 @@ def test_a_candidate_that_is_dropped_gets_no_more_turns() -> None:
 
 @pytest.mark.parametrize("failing", ["default", "other"])
 def test_a_candidate_that_fails_later_is_dropped(failing: str) -> None:
-    """The work of the caller goes on."""
+    """The caller's work continues."""
     asked, calls = Asked(default=SLOW, other=FAST), [0]
 
     def prepare() -> Callable[[], Sequence[Any]]:

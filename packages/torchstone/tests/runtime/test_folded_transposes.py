@@ -32,7 +32,7 @@ BATCHED = """func.func @main(%x: tensor<4x7xf32>, %w: tensor<7x4xf32>) -> tensor
 
 
 def product(turned: tuple[str, ...], contracted: tuple[int, int]) -> tuple[str, list[Any], Any]:
-    """A module that multiplies ``x`` and ``y``, some of them transposed first; its inputs and its result."""
+    """Return a module that multiplies ``x`` and ``y``, some transposed first, its inputs and its result."""
     chance = numpy.random.default_rng(0)
     sizes = {"x": [3, 3], "y": [5, 5]}
     sizes["x"][contracted[0]] = sizes["y"][contracted[1]] = 4

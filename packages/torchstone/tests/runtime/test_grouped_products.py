@@ -23,7 +23,7 @@ REPEAT = f"""
 
 
 def product(keys: str, body: str, type_: str, contracting: int, *, rows_first: bool = True) -> str:
-    """The scores of queries and of ``body``'s ``keys``, in StableHLO."""
+    """Return StableHLO for the scores of queries and ``keys``, which ``body`` computes."""
     left, right = (f"%q {QUERY} 3", f"{keys} {type_} {contracting}")
     if not rows_first:
         left, right = right, left
@@ -88,7 +88,7 @@ TILE = f"""
     ids=["tiled", "keys first"],
 )
 def test_other_products_stay(module: str, order: str) -> None:
-    """Heads that follow each other in another order, and repetitions on the left."""
+    """Other products: repeated heads in another order, or repetitions on the left side."""
     assert f"-> tensor<{BATCH}x{HEADS}x{GROUP}x{ROWS}" not in rewritten(module)
     query, key = operands()
     repeated = numpy.tile(key, (1, GROUP, 1, 1)) if order == "tiled" else key.repeat(GROUP, axis=1)
@@ -109,7 +109,7 @@ def test_a_broadcast_that_also_transposes_stays() -> None:
 
 
 class Attention(nn.Module):
-    """Heads of keys that are repeated for the queries of their group, as transformers does it."""
+    """Attention that repeats key heads for the queries of their group, as transformers does."""
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         key, value = (self.repeated(x) for x in (key, value))

@@ -1,4 +1,4 @@
-"""What the runtime changes of the process for programs on the CPU, and that it can be turned off."""
+"""Changes that the runtime makes to the process for programs on the CPU, and how to turn them off."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def threads() -> int:
 def test_a_long_program_ends_waiting_openmp_threads() -> None:
     x = torch.randn(640, 640)
     program = get_engine("pjrt", "cpu").compile(PRODUCT.format(n=640))
-    program.run_torch([x])  # its own threads are there from now on
+    program.run_torch([x])  # starts the engine's own threads
     usual = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -44,7 +44,7 @@ def test_a_long_program_ends_waiting_openmp_threads() -> None:
         assert threads() == before
         program.run_torch([x])
         assert threads() == before - 2
-        torch.testing.assert_close((x + 1).exp(), torch.exp(x + 1))  # PyTorch starts them again
+        torch.testing.assert_close((x + 1).exp(), torch.exp(x + 1))  # PyTorch starts its threads again
         assert threads() == before
     finally:
         torch.set_num_threads(usual)
@@ -66,7 +66,7 @@ def test_a_short_program_leaves_openmp_alone(monkeypatch: pytest.MonkeyPatch) ->
 def test_freed_memory_stays() -> None:
     """Results of 64 MB come from fresh pages in every call, or mostly from an earlier call's.
 
-    Only the ratio is certain: the size of a page is the system's, and now and then the engine
+    Only the ratio of page faults is certain: the system chooses the size of a page, and sometimes the engine
     allocates on a thread that has no memory of its own yet.
     """
     code = """

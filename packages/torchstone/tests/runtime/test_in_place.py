@@ -1,4 +1,4 @@
-"""Updates in place wait for the other products with what they overwrite, so that nothing is copied."""
+"""In-place updates wait for other products that read the memory they overwrite, so nothing is copied."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEP = f"""func.func @main(%v: {WEIGHT}, %w: {WEIGHT}, %x: {ROWS}) -> ({WEIGHT},
   %w1 = stablehlo.subtract %w, %dw : {WEIGHT}
   return %v1, %w1, %z : {WEIGHT}, {WEIGHT}, {ROWS}
 }}"""
-"""A training step of two layers. The gradient of the first needs the second's weight as it was."""
+"""A training step of two layers. The first one's gradient needs the second weight before its update."""
 
 
 LOOP = f"""func.func @main(%w: {WEIGHT}, %x: {ROWS}) -> ({WEIGHT}, {ROWS}) {{

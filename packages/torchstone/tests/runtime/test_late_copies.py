@@ -1,4 +1,4 @@
-"""Kernels for the backward pass are copied when it needs them: fewer copies are alive at once."""
+"""Kernels for the backward pass are copied when the pass needs them, so fewer copies exist at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def layers(count: int, *, backward: bool) -> str:
 
 
 def patches(turned: bool) -> str:
-    """A product with a weight, forward and back; the weight is a matrix, or tiles that are put together."""
+    """Return a product with a weight, forward and back; if ``turned``, the weight is assembled from tiles."""
     rows, weight = "tensor<64x256xf32>", "tensor<256x256xf32>"
     tiles, order = "tensor<256x16x16xf32>", "tensor<16x16x256xf32>"
     given = tiles if turned else weight

@@ -17,7 +17,7 @@ LIMIT = Path("/proc/sys/vm/max_map_count")
 
 
 class Program:
-    """What is kept: mappings by its use of them."""
+    """A kept program, which uses ``count`` memory mappings."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -25,7 +25,7 @@ class Program:
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    """Programs that the process keeps; together they have its mappings, of which it may have 1,000."""
+    """The programs that the process keeps. Their mappings are its only ones, and it may have 1,000."""
     held = weakref.WeakSet[Program]()
 
     class Recorded(list[Program]):
@@ -102,7 +102,7 @@ except EngineError as error:
     reason="the limit of memory mappings is missing or too high to reach",
 )
 def test_a_process_without_mappings_is_told_so() -> None:
-    """It used to end with a segmentation fault."""
+    """Such a process used to end with a segmentation fault."""
     child = subprocess.run([sys.executable, "-c", EXHAUST], capture_output=True, text=True, timeout=120)
     assert child.returncode == 0, child.stderr
     assert "memory mappings, and compiled programs need more" in child.stdout

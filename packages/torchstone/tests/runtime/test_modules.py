@@ -110,7 +110,7 @@ def test_refine(form: Callable[[str], bytes | str], rows: int) -> None:
 
 
 def test_refine_inside_a_composite() -> None:
-    """One decomposition, used for two shapes."""
+    """Two composites of different shapes use the same decomposition."""
     text = """module {
       func.func public @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
         %0 = stablehlo.composite "example.sinh2" %x {decomposition = @sinh2}

@@ -54,7 +54,7 @@ def test_a_default_that_this_xla_lacks_is_dropped(monkeypatch: pytest.MonkeyPatc
 
 
 def test_saving_memory_keeps_fewer_values() -> None:
-    """Sorted sums that do not depend on each other, of each of which a column is left: one is enough."""
+    """A column is kept of each of several independent sorted sums; only one sum has to exist at a time."""
     square, column, sums = "tensor<256x256xf32>", "tensor<256x1xf32>", range(8)
     arguments = ", ".join(f"%y{i}: {square}" for i in sums)
     lines = "".join(
@@ -76,7 +76,7 @@ def test_saving_memory_keeps_fewer_values() -> None:
 
 
 def test_products_and_reductions_go_to_ynn_and_convolutions_do_not() -> None:
-    """A product with a transposed weight, a sum and a convolution are all far slower elsewhere."""
+    """YNN is far faster for a product with a transposed weight and a sum, far slower for a convolution."""
     text = """func.func @main(%x: tensor<64x64xf32>, %w: tensor<32x64xf32>, %i: tensor<1x8x8x4xf32>,
                              %k: tensor<3x3x4x8xf32>)
         -> (tensor<64x32xf32>, tensor<64xf32>, tensor<1x6x6x8xf32>) {
@@ -119,7 +119,7 @@ def test_half_precision_is_rounded_after_each_operation(dtype: torch.dtype) -> N
     step = x * y + x
     expected = step * step - y
     if dtype is torch.float16 and "avx512_fp16" in Path("/proc/cpuinfo").read_text():
-        # Such processors multiply and add float16 in one instruction, which rounds once.
+        # These processors multiply and add float16 in one instruction, which rounds once.
         wide = (x.double() * y.double() + x.double()).to(dtype).double()
         expected = (wide * wide - y.double()).to(dtype)
     assert torch.equal(result, expected)

@@ -1,4 +1,4 @@
-"""Engines of one's own: how they are named, and what a simulated one makes of programs."""
+"""Engines that users define: how they are named, and how a simulated one runs programs."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ LIBRARIES = {
 def library(
     tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]
 ) -> Callable[[str], str]:
-    """Compiles C source to a shared library and gives its path."""
+    """Return a function that compiles C source to a shared library and returns its path."""
     compiler = require_tool("gcc")
 
     def build(source: str) -> str:
@@ -113,7 +113,7 @@ def test_version_of_a_plugin(library: Callable[[str], str]) -> None:
 
 @pytest.fixture
 def plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A plugin library whose client is another CPU client that calls itself `far`."""
+    """Make a plugin library whose client is another CPU client with the platform name `far`."""
 
     class Far:
         platform = "far"

@@ -21,7 +21,7 @@ class Reduced(torch.nn.Module):
 
 
 def written(x: torch.Tensor) -> str:
-    """The module that is compiled for a sum of ``x``, as text."""
+    """Return the text of the module compiled for a sum of ``x``."""
     return rewritten(build_program(Reduced("sum"), (x,)).module.serialize(hlo.resolve_version("current")))
 
 

@@ -80,7 +80,7 @@ def test_agrees_with_xla(operation: str) -> None:
 
 
 def test_scatter_leaves_its_operand_alone() -> None:
-    """The interpreter's own scatter writes into it."""
+    """The interpreter's own scatter writes into its operand."""
     text = """func.func @main(%i: tensor<1x1xi64>, %u: tensor<1xi64>) -> (tensor<3xi64>, tensor<3xi64>) {
       %z = stablehlo.constant dense<0> : tensor<3xi64>
       %r = "stablehlo.scatter"(%z, %i, %u) ({
@@ -105,7 +105,7 @@ def test_unsupported_operation_is_refused_before_it_runs(operation: str) -> None
 
 @pytest.mark.parametrize("operation", UNSUPPORTED)
 def test_unsupported_operation_really_fails(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list says no more than what is true of this jaxlib, and its failure is only the child's."""
+    """The list is true of this jaxlib: each operation fails, and the failure stays in the child process."""
     monkeypatch.setattr(reference, "UNSUPPORTED_OPERATIONS", {})
     program = get_engine("reference").compile(text_of(operation))
     with pytest.raises(EngineError, match=r"the StableHLO interpreter crashed \(SIGABRT\): LLVM ERROR: "):

@@ -18,7 +18,7 @@ SIGNAL, FRAMED = "tensor<8x64xf32>", "tensor<8x79xf32>"
 
 
 def shifted(count: int, end: str, results: str = SIGNAL) -> str:
-    """A module that adds ``count`` slices of its argument, times numbers, and does ``end`` with the sum."""
+    """Return a module that adds ``count`` scaled slices of its argument and applies ``end`` to the sum."""
     lines, total = [], "%none"
     for at in range(count):
         lines += [
@@ -72,7 +72,7 @@ def test_what_several_operations_read_gets_a_function(
 
 
 def test_one_slice_that_is_read_often_is_not_many() -> None:
-    """A polynomial of one slice costs less than the memory of its result."""
+    """Computing a polynomial of one slice again costs less than storing its result."""
     steps = [f"%h0 = stablehlo.slice %x [0:8, 0:64] : ({FRAMED}) -> {SIGNAL}"]
     steps += [f"%h{i + 1} = stablehlo.multiply %h{i}, %h0 : {SIGNAL}" for i in range(12)]
     steps += [f"%far{i} = stablehlo.slice %x [0:8, {i}:{i + 64}] : ({FRAMED}) -> {SIGNAL}" for i in range(9)]
@@ -95,7 +95,7 @@ class Block(nn.Module):
 
 
 def test_xla_keeps_the_function() -> None:
-    """Each of 49 slices of the signal and of the kernel is read once; without the function, four times."""
+    """Each of 49 slices of signal and kernel is read once; without the function, it is read four times."""
     x = torch.randn(2, 8, 10, 10)
     module = build_program(Block(8).eval(), (x,)).module.serialize(hlo.resolve_version("current"))
     with override(cache=False):

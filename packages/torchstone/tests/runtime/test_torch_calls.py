@@ -52,7 +52,7 @@ def test_round_trip(dtype: DType, shape: tuple[int, ...]) -> None:
     identity = get_engine("pjrt").compile(
         f"func.func @main(%x: tensor<{type_}>) -> tensor<{type_}> {{ return %x : tensor<{type_}> }}"
     )
-    for _ in range(4):  # the careful call, then fast ones: an import, a view made, a view used
+    for _ in range(4):  # one careful call, then fast ones: an import, a new view, a reused view
         (result,) = identity.run_torch([tensor])
         assert result.dtype == tensor.dtype
         assert result.shape == tensor.shape
@@ -147,7 +147,7 @@ def test_conjugate_views(lazy: Any) -> None:
 
 
 def test_imaginary_part_of_a_conjugate() -> None:
-    """Contiguous, float32, and with the negative bit set."""
+    """The imaginary part is contiguous and float32, but has the negative bit set."""
     x = torch.tensor([3 + 4j])
     part = x.conj().imag
     assert part.is_neg()
@@ -249,7 +249,7 @@ def test_static_argument_follows_rebinding(guarded: bool) -> None:
 
 
 def test_static_argument_changed_in_shape_is_noticed() -> None:
-    """The same address and size, another layout: the address alone would not tell."""
+    """Address and size stay the same and only the layout changes, so the address does not show it."""
     weight, x = torch.arange(9.0).view(3, 3), torch.zeros(3, 3)
     call = program(shape="3x3x").torch_call(static=[0])
     assert torch.equal(call([weight, x])[0], weight)
@@ -339,7 +339,7 @@ def test_torch_calls_from_several_threads() -> None:
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> LoadedProgram:
-    """The CPU's program on a device that is told not to share the host's memory."""
+    """Return the CPU's program on a device that claims not to share the host's memory."""
     add = program()
     device = Device("far:0", "far", shares_host_memory=False, handle=add.device.handle)
     return LoadedProgram(add._execute, add.inputs, add.outputs, device)

@@ -1,4 +1,4 @@
-"""Bugs of engines: each is there while its workaround is, and the workaround mends it."""
+"""Bugs of engines: each one still exists while there is a workaround for it, and the workaround fixes it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def holes(window: tuple[int, int], stride: tuple[int, int], hole: tuple[int, int
 def test_windows_with_holes_keep_their_meaning(
     window: tuple[int, int], stride: tuple[int, int], hole: tuple[int, int], pad: int
 ) -> None:
-    """The workaround against the interpreter, for windows that it changes and others, of two operands."""
+    """Compare the workaround with the interpreter, for windows on two operands that it changes or not."""
     text = holes(window, stride, hole, pad)
     x, y = (numpy.random.default_rng(seed).standard_normal((9, 7)).astype(numpy.float32) for seed in (0, 1))
     found, expected = (get_engine(name).compile(text)(x, y) for name in ("pjrt", "reference"))

@@ -43,7 +43,7 @@ def of_two() -> torchstone.Program:
         ([2, 3], 4, [[0, 1], [2, 3]]),
         ([1, 3], 4, [[0, 2], [1, 3]]),
         ([1, 5], 8, [[0, 4], [1, 5], [2, 6], [3, 7]]),
-        ([4, 6], 8, [[0, 2], [1, 3], [4, 6], [5, 7]]),  # the middle axis of three
+        ([4, 6], 8, [[0, 2], [1, 3], [4, 6], [5, 7]]),  # along the middle axis of three
         ([2], 3, [[0], [1], [2]]),
     ],
 )
@@ -54,7 +54,7 @@ def test_groups_of_all_ranks(ranks: list[int], count: int, groups: list[list[int
 @pytest.mark.parametrize(
     ("ranks", "count"),
     [
-        ([0, 1, 3], 4),  # not evenly spaced
+        ([0, 1, 3], 4),  # unevenly spaced
         ([1, 2], 4),  # between two groups
         ([0, 1], 3),  # leaves one over
         ([3, 1], 4),  # in another order

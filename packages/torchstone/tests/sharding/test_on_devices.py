@@ -1,4 +1,4 @@
-"""Sharded programs on several devices of the CPU, which a process has from its start: each file in a child.
+"""Sharded programs on several CPU devices. A process gets these when it starts, so each file runs in a child.
 
 Run one by hand with TORCHSTONE_CPU_DEVICES=8 python -m pytest FILE.
 """

@@ -36,7 +36,7 @@ from torchstone.errors import TorchstoneError
 
 
 def run_together(script: str, path: Path, devices: int = 2) -> list[subprocess.CompletedProcess[str]]:
-    """``script`` in two processes with so many CPU devices each; it finds ``number`` and ``path``."""
+    """Run ``script`` in two processes with that many CPU devices each; it can use ``number`` and ``path``."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -101,7 +101,7 @@ step.save(f"{path}/trained{number}.stone")
 
 @pytest.mark.conformance
 def test_a_step_over_two_processes_equals_that_of_one_device(tmp_path: Path) -> None:
-    """Data and tensor parallelism at once, weights and state in parts on both processes."""
+    """Data and tensor parallelism are combined; both processes have parts of the weights and the state."""
     program = exported_step(
         {"inputs": "data", "targets": "data", "0.weight": ("model",), "2.weight": ("data", "model")},
         {"data": 2, "model": 2},
@@ -177,7 +177,7 @@ print(ranks.local, [result.tolist() for result in results])
 
 
 class Kept(torch.nn.Module):
-    """Adds what all ranks of a group have, weighted by each, to a buffer."""
+    """Adds the inputs of all ranks of a group, each weighted by its rank's weight, to a buffer."""
 
     def __init__(self, weight: float, group: Any) -> None:
         super().__init__()
@@ -197,14 +197,14 @@ def test_ranks_in_two_processes(tmp_path: Path) -> None:
         program.save(tmp_path / f"{rank}.stone")
     done = run_together(RANKS, tmp_path)
     assert [one.returncode for one in done] == [0, 0], done[0].stderr[-3000:] + done[1].stderr[-3000:]
-    # ranks 0 and 2 have 0 * 1 + 2 * 100 in each call, ranks 1 and 3 have 1 * 10 + 3 * 1000
+    # in each call, ranks 0 and 2 add 0 * 1 + 2 * 100, ranks 1 and 3 add 1 * 10 + 3 * 1000
     totals = [[400.0, 400.0], [6020.0, 6020.0]]
     assert [one.stdout.splitlines()[-1] for one in done] == [f"(0, 1) {totals}", f"(2, 3) {totals}"]
 
 
 @pytest.mark.conformance
 def test_errors_name_the_processes(tmp_path: Path) -> None:
-    """A mesh of another size than all devices together, and a process that ends in the middle."""
+    """The mesh does not have the size of all devices together, or a process ends in the middle."""
     exported_step({"inputs": "data", "targets": "data"}, {"data": 4}).save(tmp_path / "four.stone")
     exported_step({"inputs": "data", "targets": "data"}, {"data": 2}).save(tmp_path / "two.stone")
     done = run_together(

@@ -53,7 +53,7 @@ def test_parts_of_an_array() -> None:
 
 
 def test_the_block_of_several_parts() -> None:
-    """Devices 0 to 2 have the first half of the columns, 0 and 3 the first rows, 0 and 4 no block."""
+    """Devices 0 to 2 hold the first half of the columns, 0 and 3 the first rows; 0 and 4 form no block."""
     parts = list(MESH.slices((("model",), ("data",)), (6, 4)))
     assert block(parts[:3]) == (slice(0, 6), slice(0, 2))
     assert block([parts[0], parts[3], parts[0]]) == (slice(0, 2), slice(0, 4))
@@ -62,7 +62,7 @@ def test_the_block_of_several_parts() -> None:
 
 
 def test_a_local_part_without_other_processes() -> None:
-    """One process has all of the argument; a program without a mesh takes none."""
+    """With one process, its part is the whole argument; a program without a mesh accepts no part."""
     model, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
     split = torchstone.export(model, (x,), mesh=Mesh({"data": 1}), shardings={"input": "data"})
     torch.testing.assert_close(split(LocalPart(x, x.shape)), model(x).detach())

@@ -1,7 +1,7 @@
-"""A program for a process of its own: Torchstone under a PyTorch of the future, which has changed operators.
+"""Runs Torchstone, in a process of its own, under a future PyTorch that has changed operators.
 
 It renames a parameter of ``aten.atan2``, adds one to ``aten.lerp.Scalar``, removes ``aten.cosh`` and a
-private function, and adds two overloads. It prints what is found as JSON.
+private function, and adds two overloads. It prints what Torchstone finds as JSON.
 """
 
 import json
@@ -28,7 +28,7 @@ library.define("sin.precise(Tensor self, int digits) -> Tensor")
 import torchstone  # noqa: E402
 from torchstone.torch_internals import operators  # noqa: E402
 
-# PyTorch's own code still needs the operator, so that it is only Torchstone that does not find it.
+# PyTorch's own code still needs the operator, so hide it only from Torchstone.
 vars(operators.namespace("aten"))["cosh"] = operators.Packet("aten.cosh", None)
 from torchstone.lowering import load  # noqa: E402
 from torchstone.parity.installation import inspect_installation  # noqa: E402

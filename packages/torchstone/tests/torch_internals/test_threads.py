@@ -120,7 +120,7 @@ TASKS = (export, compile_and_differentiate, lower)
 
 
 def eager_calls(network: nn.LSTM, x: Tensor) -> dict[str, Any]:
-    """What PyTorch alone makes of the operators that have stand-ins."""
+    """Return the results of PyTorch alone for the operators that have stand-ins."""
     x = x.detach()
     values = x.clone().requires_grad_()
     written = torch.zeros_like(x).index_put((x > 0,), values.sum())
@@ -183,7 +183,7 @@ def tables() -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[str]:
-    """Where two tables are not the identical objects."""
+    """Return the paths at which two tables are not the identical objects."""
     if isinstance(before, dict):
         keys = before.keys() | after.keys()
         return [
@@ -200,7 +200,7 @@ def differences(before: Any, after: Any, path: str = "") -> list[str]:
 
 
 def run_beside_eager(count: int) -> list[str]:
-    """``count`` tasks in eight threads beside two of eager PyTorch; what went wrong."""
+    """Run ``count`` tasks in eight threads, beside two threads of eager PyTorch; return what went wrong."""
     x = example()
     network = nn.LSTM(3, 4)
     expected_eager = eager_calls(network, x)

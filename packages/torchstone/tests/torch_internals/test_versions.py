@@ -1,4 +1,4 @@
-"""Versions of PyTorch: what a changed one costs, and what is said about it."""
+"""Versions of PyTorch: what stops working if one has changed, and what is said about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ aten = namespace("aten")
 
 @pytest.fixture(scope="module")
 def future() -> Any:
-    """What Torchstone finds in a PyTorch that has changed some operators and lacks a private function."""
+    """What Torchstone reports for a PyTorch that has changed some operators and lacks a private function."""
     program = Path(__file__).with_name("future.py")
     done = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, timeout=300, check=False
@@ -35,7 +35,7 @@ def future() -> Any:
 
 
 LACKING = {"2.13.0": set(), "2.14.1": {"aten.cholesky.default"}}
-"""What the tested versions lack: a name that is misspelled in a lowering would be among it."""
+"""Overloads that the tested versions lack. It would contain a misspelled name in a lowering."""
 CHANGED = {
     "aten.cosh.default": "PyTorch 2.99.0 has no such overload",
     "aten.atan2.default": "takes ['other'], which aten.atan2.default does not have",

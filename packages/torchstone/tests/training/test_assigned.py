@@ -1,4 +1,4 @@
-"""Buffers that code of a step puts in place of others: modules have them afterwards, as in eager PyTorch."""
+"""Buffers that code of a step replaces: afterwards modules have the new ones, as in eager PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code of a step keeps in Python: attributes of modules, and data that it assigns to tensors."""
+"""Python state that code of a step keeps: attributes of modules, and data that it assigns to tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def counted(module: Any) -> float:
 
 
 def kept(module: Any) -> float:
-    """A value that is computed at the first call."""
+    """Return a value that the first call computes and keeps."""
     if module.kept is None:
         module.kept = 0.5
         return 2.0
@@ -51,7 +51,7 @@ def kept(module: Any) -> float:
 
 
 def numbered(module: Any) -> float:
-    """Counts in an attribute that the first call makes."""
+    """Count in an attribute that the first call creates."""
     module.number = getattr(module, "number", 0) + 1
     return float(module.number)
 
@@ -83,7 +83,7 @@ def test_an_attribute_that_the_user_changes() -> None:
 
 
 def test_a_tensor_in_an_attribute() -> None:
-    """It is not a buffer: the user may write it or put another one in its place."""
+    """The tensor is not a buffer: the user may write into it or replace it."""
     model, expected = (Scaled(lambda module: module.kept) for _ in range(2))
     optimizer, expected_optimizer = sgd(model), sgd(expected)
     model.kept, expected.kept = torch.tensor(1.0), torch.tensor(1.0)
@@ -111,7 +111,7 @@ def test_a_count_in_python_is_not_exported() -> None:
 
 
 class Twins(nn.Module):
-    """A network, and one that follows it slowly, as in contrastive learning."""
+    """A network, and a copy that follows it slowly, as in contrastive learning."""
 
     def __init__(self, follow: Callable[[nn.Parameter, nn.Parameter], None]) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def test_data_that_an_optimizer_assigns() -> None:
 
 
 class Counting(Plain):
-    """Counts its steps in an attribute, and has a factor in another one."""
+    """Counts its steps in one attribute, and has a factor in another one."""
 
     def __init__(self, params: Any, *, counts: bool) -> None:
         super().__init__(params)
@@ -184,7 +184,7 @@ class Counting(Plain):
 
 
 def test_attributes_of_an_optimizer() -> None:
-    """The user may change them; the optimizer may not, for a program would not."""
+    """The user may change them. The optimizer may not, because a program would not repeat the change."""
     model, expected = mlp(), mlp()
     optimizer, expected_optimizer = (Counting(one.parameters(), counts=False) for one in (model, expected))
     step = torchstone.compile_step(model, optimizer, F.cross_entropy)
@@ -204,7 +204,7 @@ def test_attributes_of_an_optimizer() -> None:
 
 
 class Hidden(Plain):
-    """Counts its steps where nobody is to look, from the first one on."""
+    """Counts its steps in a private attribute, which the first step creates."""
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         self._count = getattr(self, "_count", 0) + 1
@@ -221,7 +221,7 @@ def test_a_hidden_count_of_an_optimizer_is_refused() -> None:
 
 
 def test_a_step_of_one_optimizer_alone_is_refused() -> None:
-    """A program would do what the class does."""
+    """A program would do what the class does, not what this object does."""
     model = mlp()
     optimizer, before = sgd(model), copy.deepcopy(model.state_dict())
     step = torchstone.compile_step(model, optimizer, F.cross_entropy)
@@ -230,7 +230,7 @@ def test_a_step_of_one_optimizer_alone_is_refused() -> None:
         step(*next(batches(1)))
     torch.testing.assert_close(model.state_dict(), before)
     del optimizer.step
-    torch.optim.lr_scheduler.StepLR(optimizer, 1)  # wraps it
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)  # it wraps the step method
     step(*next(batches(1)))
 
 

@@ -48,7 +48,7 @@ class Listed(list[Any]):
 
 
 class Tokens(UserDict[str, Any]):
-    """As the batches of tokenizers are: a dict, and beside it an object that no program can have."""
+    """A dict with another object beside it that a program cannot hold, like the batches of tokenizers."""
 
     def __init__(self, data: Any, kept: Any = None) -> None:
         super().__init__(data)
@@ -56,7 +56,7 @@ class Tokens(UserDict[str, Any]):
 
 
 class Unknown:
-    """Has the same text whatever is in it."""
+    """An object whose text does not depend on its content."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
@@ -75,7 +75,7 @@ class Phase(enum.Enum):
 
 
 def stepping(loss: Loss) -> tuple[Callable[[Any], Any], Callable[[Any], Any], Any]:
-    """A compiled step, the same in eager PyTorch, and the compiled one's model."""
+    """Return a compiled step, the same step in eager PyTorch, and the compiled step's model."""
     model, expected = mlp(), mlp()
     step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), loss)
     optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
@@ -111,7 +111,7 @@ CONTAINERS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] =
 
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_containers_are_opened(name: str) -> None:
-    """One program for all batches, and code of the step sees the class that it was given."""
+    """All batches use one program, and code of the step sees the class that the batch has."""
     make, read = CONTAINERS[name]
     kind = type(make(torch.zeros(4, 8)))
 
@@ -185,7 +185,7 @@ def test_constants_are_known_by_value(name: str) -> None:
 
 
 def test_results_in_containers() -> None:
-    """They come back in the same classes, anew from each step."""
+    """Results come back in the same classes, in new objects for each step."""
 
     def loss(model: torch.nn.Module, x: Tensor) -> Any:
         y = model(x)

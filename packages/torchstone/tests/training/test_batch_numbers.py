@@ -1,4 +1,4 @@
-"""Python numbers in a batch: arguments of the program that code of a step can ask what they are."""
+"""Python numbers in a batch: arguments of the program, whose values code of a step can still inspect."""
 
 from __future__ import annotations
 

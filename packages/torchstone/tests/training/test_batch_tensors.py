@@ -44,7 +44,7 @@ def normalized(model: torch.nn.Module, batch: Any) -> Tensor:
 
 
 def test_writes_into_the_batch() -> None:
-    """They show in the caller's tensors, and in what else shows their memory."""
+    """The writes show in the caller's tensors, and in other tensors that share their memory."""
     step, eager, model, expected = pair(normalized)
     for x in examples(3):
         mine, theirs = (dict[str, Any](x=one, more=[one + 1]) for one in (x.clone(), x.clone()))
@@ -81,7 +81,7 @@ def test_a_write_that_another_tensor_shows_is_refused(other: Callable[[Tensor], 
     torch.testing.assert_close(model.state_dict(), before)
     torch.testing.assert_close(step(apart), eager((x.clone(), other(y))))
     kept, before = x.clone(), {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(TrainingError, match=message):  # also where a program is there
+    with pytest.raises(TrainingError, match=message):  # the error is raised even if there is a program
         step((x, other(x)))
     torch.testing.assert_close(x, kept)
     torch.testing.assert_close(model.state_dict(), before)
@@ -145,7 +145,7 @@ def test_a_tensor_of_the_state_is_refused() -> None:
 
 
 def test_a_tensor_with_a_history_of_gradients_is_refused() -> None:
-    """Its gradients would go to parameters that were used before the step."""
+    """Gradients would flow to parameters that were used before the step."""
     step, _, model, _ = pair(lambda model, batch: model[2](batch).square().mean())  # type: ignore[index]
     hidden = model[:2](examples(1)[0])  # type: ignore[index]
     with pytest.raises(TrainingError, match=r"computed with gradients \(TanhBackward0\)(.|\n)*detach\(\)"):

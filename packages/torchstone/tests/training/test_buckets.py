@@ -1,4 +1,4 @@
-"""Batches padded to buckets: as without padding, in few programs, or refused."""
+"""Batches padded to buckets: they train as without padding, in few programs, or are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_training_equals_training_without_padding(reduction: Any, kind: str) -> 
 
 
 class Transformer(nn.Module):
-    """A layer with attention, a convolution, an evaluated and an instance norm: rows stay apart."""
+    """A model with attention, convolution, an evaluated and an instance norm, which all keep rows apart."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def test_losses_of_tokens_and_what_else_comes_back() -> None:
 
 
 def test_padding_is_as_finite_as_the_batch() -> None:
-    """Zeros in place of rows would make the gradients NaN."""
+    """Padding rows with zeros would make the gradients NaN."""
     model = mlp()
     expected = copy.deepcopy(model)
     optimizer, other = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))

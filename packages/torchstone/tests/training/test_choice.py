@@ -1,4 +1,4 @@
-"""Steps that eager PyTorch makes, where that was measured to be faster."""
+"""Steps that run in eager PyTorch, because that was measured to be faster."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def tuning() -> Iterator[None]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What was asked."""
+    """The questions that were asked. No candidate is ever chosen."""
     return answer(monkeypatch, None)
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, chosen: str | None) -> list[dict[str, Any]]:
-    """``chosen`` is the answer to each question; None: candidates take turns of one call for ever."""
+    """Make ``chosen`` the answer to each question; with None, candidates take turns of one call forever."""
     found: list[dict[str, Any]] = []
 
     class Each(Turns):
@@ -96,7 +96,7 @@ def test_training_is_the_same_whoever_makes_the_steps(
 
 
 class Network(nn.Module):
-    """Has buffers that a step updates, a frozen layer, and a number that code changes."""
+    """A model with buffers that a step updates, a frozen layer, and a number that code changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def test_buffers_metrics_clipping_and_schedules(options: dict[str, float], asked
         other = torchstone.compile_step(twins[1], optimizers[1], loss_and_metrics, **options)
     for number, (x, y) in enumerate(images(10)):
         for one in twins:
-            one.scale = 1.0 + (number > 4)  # another program, and another choice
+            one.scale = 1.0 + (number > 4)  # a new number needs another program, and another choice
         with override(tuning=True):
             found = step(x, y)
         with override(tuning=False):
@@ -150,7 +150,7 @@ def test_buffers_metrics_clipping_and_schedules(options: dict[str, float], asked
 
 
 class Sequences(nn.Module):
-    """Embeds numbers, then an LSTM or attention reads them."""
+    """A model that embeds numbers and reads them with an LSTM or attention."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ def test_sequences_in_eager_steps(kind: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_autocast_applies_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the loss computes in float32 stays in float32; all else runs in bfloat16, as in eager PyTorch."""
+    """What the loss computes in float32 stays float32, and the rest runs in bfloat16, as in eager PyTorch."""
     answer(monkeypatch, choice.EAGER)
     mixing = torch.randn(3, 3)
 
@@ -212,7 +212,7 @@ def test_gradients_get_the_strides_of_their_parameters(monkeypatch: pytest.Monke
     model, expected = mlp(), mlp()
     optimizer, expected_optimizer = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))
 
-    def total(outputs: Tensor, _: Tensor) -> Tensor:  # the gradient of the last bias is expanded
+    def total(outputs: Tensor, _: Tensor) -> Tensor:  # makes the gradient of the last bias an expanded tensor
         return outputs.sum()
 
     step = torchstone.compile_step(model, optimizer, total)
@@ -260,7 +260,7 @@ def test_eager_steps_that_fail_are_dropped_and_change_nothing(
 
     monkeypatch.setattr(choice, "_laid_out_as", failing)
     for x, y in images(5):
-        with override(save_memory=True):  # one way to compile
+        with override(save_memory=True):  # leaves one way to compile
             found = step(x, y)
         loss, metrics = loss_and_metrics(twin(x), y)
         loss.backward()
@@ -268,13 +268,13 @@ def test_eager_steps_that_fail_are_dropped_and_change_nothing(
         other.zero_grad()
         torch.testing.assert_close(found, (loss.detach(), metrics))
     assert_same_training(model, optimizer, twin, other)
-    assert len(made) == 2  # once for each way to update
+    assert len(made) == 2  # one for each way to update
     failed = dict.fromkeys((choice.EAGER, choice.FUSED), "MemoryError: no memory for a gradient")
     assert taken[-1].decision == Decision(choice.PROGRAM, {}, failed)
 
 
 class Wide(nn.Module):
-    """Branches whose values need not be there at once."""
+    """A model with branches that need not all be in memory at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ def test_the_model_and_the_optimizer_stay_as_they_are() -> None:
 
 
 def test_an_export_goes_on_where_training_is() -> None:
-    """Momentum with dampening has a first step of its own, so there is no program before it."""
+    """The first step of momentum with dampening differs from the others, so no program exists before it."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.5)
     first, *rest = batches(4)
@@ -65,7 +65,7 @@ def test_an_export_goes_on_where_training_is() -> None:
 
 
 def test_a_branch_that_has_been_settled() -> None:
-    """RAdam's first five steps do without the adaptive part; from there on all are alike."""
+    """RAdam's first five steps have no adaptive part; all later steps are alike."""
     model = mlp()
     optimizer = torch.optim.RAdam(model.parameters(), lr=0.01)
     data = list(batches(12))

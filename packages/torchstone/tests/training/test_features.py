@@ -1,4 +1,4 @@
-"""What training loops do around a step, each against the same in eager PyTorch."""
+"""Features of training loops around a step, each compared with the same in eager PyTorch."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def pair(
 
 
 any_optimizer = pytest.mark.parametrize("kind", ["SGD", pytest.param("AdamW", marks=pytest.mark.conformance)])
-"""For what does not depend on it. AdamW has a program more, which makes its state."""
+"""For tests that do not depend on the optimizer. AdamW has one more program, which makes its state."""
 any_state = pytest.mark.parametrize(
     "kind", ["momentum", pytest.param("AdamW", marks=pytest.mark.conformance)]
 )
-"""For what depends on there being a state only."""
+"""For tests that only need an optimizer with state."""
 
 
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
@@ -67,7 +67,7 @@ SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
 
 @pytest.mark.filterwarnings("error:Detected call of `lr_scheduler")
 def test_schedulers_of_every_kind_never_recompile() -> None:
-    """One after the other on one optimizer, so that all of them share the two programs of the first."""
+    """All schedulers use one optimizer in turn, so they share the two programs of the first one."""
     model, optimizer, expected, expected_optimizer = pair(mlp)
     step = torchstone.compile_step(model, optimizer, F.cross_entropy)
     for name, make in SCHEDULERS.items():
@@ -119,7 +119,7 @@ def test_accumulation_clipping_and_evaluation(set_to_none: bool, kind: str) -> N
             torch.testing.assert_close(one.grad, other.grad)
     assert_same_training(model, optimizer, expected, expected_optimizer)
     assert programs[1:] == [programs[1]] * 3
-    assert programs[-1] <= 6  # state and gradients are there or not, in two kinds of steps
+    assert programs[-1] <= 6  # state and gradients may be there or not, in two kinds of steps
 
 
 class Assorted(Module):
@@ -240,7 +240,7 @@ class Dropping(Module):
 
 
 def test_dropout_is_repeated_by_the_seed_and_by_activation_checkpointing() -> None:
-    """The gradients belong to the mask of the forward pass, also where that is computed again."""
+    """The gradients use the mask of the forward pass, also if checkpointing computes that pass again."""
     trained = []
     for checkpointed in (False, True, True):
         model = Dropping(checkpointed)
@@ -283,7 +283,7 @@ def test_autocast(kind: str) -> None:
     torch.testing.assert_close(loss, expected_loss.detach(), rtol=2**-7, atol=0.0)
     assert all(p.dtype == torch.float32 for p in model.parameters())
     step(inputs, targets)
-    assert step.programs == 2  # one with autocast, one without
+    assert step.programs == 2  # one program with autocast, one without
 
 
 @any_state
@@ -308,8 +308,8 @@ def test_gradient_scaler_leaves_steps_out_and_grows(kind: str) -> None:
         scales.append(scalers[0].get_scale())
         if number == 0:
             assert not any(optimizer.state.values())
-    assert scales[0] < 2**10  # shrunk by the first batch
-    assert scales[1] < scales[2]  # grown after two good ones
+    assert scales[0] < 2**10  # the first batch reduced it
+    assert scales[1] < scales[2]  # two good batches increased it
     assert_same_training(model, optimizer, expected, expected_optimizer)
 
 
@@ -489,7 +489,7 @@ def test_what_cannot_be_one_program_is_refused_and_nothing_is_lost() -> None:
 
 
 def test_the_gradient_of_max_pooling_needs_no_scatter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where autograd took the maxima from is known when the step is traced, and not afterwards."""
+    """The places of the maxima are known when the step is traced, and no longer afterwards."""
     graphs: list[Any] = []
     traced = step_module.trace
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Python values that code of a step keeps outside of the model's attributes: refused, and put back."""
+"""Python values that code of a step keeps outside the model's attributes: refused, and restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Counter:
 
 
 class Keeping(nn.Module):
-    """A linear layer whose output a function of the module scales; it has something of each kind."""
+    """A linear layer whose output is scaled by a function of the module, with attributes of several kinds."""
 
     def __init__(self, scale: Callable[[Any, Tensor], Any]) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def test_numbers_outside_of_attributes(name: str) -> None:
     model = Keeping(scale)
     step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), F.cross_entropy)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    for _ in range(2):  # what was refused has been put back
+    for _ in range(2):  # the refused change was undone, so the second call finds it again
         with pytest.raises(CaptureError, match=rf"the step changes {message} while it is traced"):
             step(*next(batches(1)))
     torch.testing.assert_close(model.state_dict(), before)
@@ -130,7 +130,7 @@ def test_tensors_in_a_list_are_refused_and_the_list_stays() -> None:
 
 
 class Making(OrderedDict[str, Any]):
-    """Makes something at each look, as the tables of activations of libraries do."""
+    """Makes a new object at each lookup, as the activation tables of libraries do."""
 
     def __getitem__(self, name: str) -> Any:
         return super().__getitem__(name)()

@@ -28,7 +28,7 @@ def cnn() -> torch.nn.Module:
 
 @pytest.mark.conformance
 def test_the_loss_follows_eager_for_200_steps() -> None:
-    """On scikit-learn's digits, in the same order, with the same initial weights."""
+    """Train on scikit-learn's digits, in the same order and from the same initial weights."""
     from sklearn.datasets import load_digits
 
     images, labels = map(torch.from_numpy, load_digits(return_X_y=True))
@@ -97,7 +97,7 @@ _LONG = """
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("steps", [600, 10_000])
 def test_nothing_grows(steps: int, kind: str) -> None:
-    """With a changing rate, clipping, accumulation, evaluation and another last batch."""
+    """The run has a changing rate, clipping, accumulation, evaluation and a last batch of another size."""
     words = [sys.executable, "-c", textwrap.dedent(_LONG), str(steps), kind]
     done = subprocess.run(words, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-2000:]

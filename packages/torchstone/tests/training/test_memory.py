@@ -1,4 +1,4 @@
-"""What a step keeps from its forward pass to its backward pass."""
+"""The memory that a step keeps from its forward pass for its backward pass."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torchstone
 
 ROWS, WIDTH, BLOCKS = 1024, 64, 8
 VALUE = ROWS * WIDTH * 4
-"""Bytes of the input or the result of a layer."""
+"""The number of bytes of a layer's input or result."""
 
 
 def test_inputs_of_layer_normalization_are_kept_once() -> None:
-    """As eager PyTorch does, which keeps the input of each layer, but not its standardized form as well."""
+    """Like eager PyTorch, a step keeps the input of each layer, but not its standardized form as well."""
     blocks = (nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)) for _ in range(BLOCKS))
     model = nn.Sequential(*blocks)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)

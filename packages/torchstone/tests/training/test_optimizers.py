@@ -37,7 +37,7 @@ OPTIMIZERS: dict[str, tuple[Callable[[Parameters], Optimizer], int]] = {
     "SGD": (lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, foreach=True), 2),
     "SGD-plain": (lambda p: optim.SGD(p, lr=0.1), 1),
 }
-"""Optimizers, and how many programs 20 steps take: one that makes the state, one for each branch."""
+"""Optimizers, and the number of programs for 20 steps: one that makes the state, and one for each branch."""
 
 
 def network() -> torch.nn.Module:
@@ -63,7 +63,7 @@ def test_optimizer_equals_eager(name: str) -> None:
 
 
 BRANCHING = {"ASGD": "mu", "RAdam": "step"}
-"""Optimizers that branch on what each step changes, and on what."""
+"""Optimizers that branch on a value that each step changes, and that value's name."""
 
 
 @pytest.mark.kept("Adam-tensor", "SGD-plain")
@@ -82,7 +82,7 @@ def test_exported_step_equals_eager(name: str) -> None:
         torch.testing.assert_close(loss, eager_step(expected, expected_optimizer, inputs, targets))
         (group,) = expected_optimizer.param_groups
         group["lr"] *= 0.98
-        if name != "Rprop":  # it reads the rate in its first step alone
+        if name != "Rprop":  # Rprop reads the rate only in its first step
             step.load_state({"optimizer.param_groups.0.lr": group["lr"]})
     found = {name: torch.from_numpy(value.copy()) for name, value in step.state().items()}
     for parameter, weight in expected.named_parameters():
@@ -138,7 +138,7 @@ def trained_by_muon(*, compiled: bool) -> torch.Tensor:
 def test_muon_is_as_near_as_eager_to_steps_that_orthogonalize_in_float64(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Muon's iteration is in bfloat16, whose rounding both follow in their own order."""
+    """Muon iterates in bfloat16, where eager and compiled code round in different orders."""
     eager, ours = trained_by_muon(compiled=False), trained_by_muon(compiled=True)
     source = inspect.getsource(muon._zeropower_via_newtonschulz)
     assert source.count(".bfloat16()") == 1

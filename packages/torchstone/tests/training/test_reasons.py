@@ -21,7 +21,7 @@ class Warming(torch.optim.SGD):
 
 
 def recorded(change: Any, *, optimizer: type[torch.optim.SGD] = torch.optim.SGD, rows: int = 8) -> list[str]:
-    """The reasons for programs after a warm-up, of a step on ``rows`` rows behind ``change``."""
+    """Return the reasons for new programs after a warm-up, for a step on ``rows`` rows after ``change``."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.0))
     own = optimizer(model.parameters(), lr=0.1, momentum=0.9)
     step = torchstone.compile_step(model, own, torch.nn.functional.mse_loss)

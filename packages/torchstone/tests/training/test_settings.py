@@ -1,4 +1,4 @@
-"""What the step of an optimizer changes in its groups is there after each step, as in eager PyTorch."""
+"""Changes that an optimizer's step makes to its groups are there after each step, as in eager PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Change = Callable[[dict[str, Any]], Any]
 
 
 class Changing(torch.optim.Optimizer):
-    """Plain descent with a factor that ``change`` makes of a group, which it changes."""
+    """Gradient descent with a factor that ``change`` computes from a group, which it may change."""
 
     def __init__(self, params: Any, change: Change, **settings: Any) -> None:
         super().__init__(params, {"lr": 0.1, **settings})

@@ -68,7 +68,7 @@ def test_state_is_updated_in_place_and_never_copied() -> None:
     assert [tensor.data_ptr() for tensor in tensors] == addresses
     assert stats().copies_in == copies
     assert not torch.equal(weight, before)
-    assert torch.equal(view, weight)  # a view sees every step, as in eager PyTorch
+    assert torch.equal(view, weight)  # a view shows every step, as in eager PyTorch
     assert weight._version > version
 
 
@@ -92,7 +92,7 @@ def test_memory_outlives_the_step() -> None:
 def test_state_dicts_are_interchanged_with_eager_in_the_middle(
     first: str, make: Callable[[torch.nn.Module], torch.optim.Optimizer]
 ) -> None:
-    """Ten steps on one road, saved, loaded and ten steps on the other, are twenty on either."""
+    """Ten steps compiled or eager, a save, a load and ten steps the other way equal twenty eager steps."""
     expected = mlp()
     expected_optimizer = make(expected)
     models = [mlp(), mlp()]
@@ -129,7 +129,7 @@ def test_eager_steps_evaluation_and_loading_between_compiled_steps() -> None:
             optimizer.zero_grad()
         else:
             step(inputs, targets)
-        if number == 5:  # other storage and other objects for the same values
+        if number == 5:  # give the same values new storage and new objects
             model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
             optimizer = sgd(model)
             optimizer.load_state_dict(copy.deepcopy(expected_optimizer.state_dict()))

@@ -35,7 +35,7 @@ def scripted(weight: Tensor, x: Tensor) -> Tensor:
 
 
 class Net(nn.Module):
-    """A weight, also in a list, and a function of the module and its input."""
+    """A model with a weight, which is also in a list, and a function of the module and its input."""
 
     def __init__(self, function: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Net(nn.Module):
 
 
 def swapped(net: Any, x: Tensor) -> Tensor:
-    """The weight in place of that of another module, and a buffer that is assigned anew."""
+    """Use the weight in place of another module's, and assign a buffer anew."""
     net.seen = net.seen + x.shape[0]
     assert isinstance(net.weight, nn.Parameter)
     assert dict(net.named_parameters())["weight"] is net.weight
@@ -125,7 +125,7 @@ def test_a_parameter_that_the_trace_does_not_see_is_refused(function: Any, messa
 
 
 class Reparametrized(nn.Module):
-    """Weights that hooks compute from other parameters, and a pruned one."""
+    """A model with weights that hooks compute from other parameters, and a pruned weight."""
 
     def __init__(self) -> None:
         super().__init__()

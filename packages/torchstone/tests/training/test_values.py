@@ -1,4 +1,4 @@
-"""Values that code of a step looks at: constants, as in eager PyTorch, and others, which are refused."""
+"""Values that code of a step looks at: constants work as in eager PyTorch, other values are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Loss = Callable[[Model, Tensor], Tensor]
 
 
 class Reversed(torch.autograd.Function):
-    """The identity; its derivative looks for the places of gradients."""
+    """The identity; its derivative looks up which gradients are nonzero."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class Reversed(torch.autograd.Function):
 
 
 def degrees(model: Model, x: Tensor) -> Tensor:
-    """How often each number is in ``x``."""
+    """Count how often each number is in ``x``."""
     return torch.zeros(6, dtype=torch.int64).scatter_add_(0, x, torch.ones_like(x))
 
 
@@ -46,12 +46,12 @@ def written(model: Model, x: Tensor) -> Tensor:
 
 
 def total(x: Tensor) -> Tensor:
-    """A 0-d tensor into which a number of the batch was added."""
+    """Return a 0-d tensor to which a number of the batch was added."""
     return torch.zeros((), dtype=torch.int64).add_(x.sum())
 
 
 def rows(x: Tensor) -> Tensor:
-    """Six rows for a model that takes four numbers."""
+    """Return six rows for a model that takes four numbers."""
     return torch.linspace(-1, 1, 24).view(6, 4) + x.sum()
 
 
@@ -112,7 +112,7 @@ OTHER_DRAWS: dict[str, tuple[Loss, str]] = {
 
 
 class Mixed(torch.nn.Module):
-    """Keeps its generator, and draws in a function that it calls."""
+    """A model that keeps a NumPy generator, and draws in a function that it calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ def constant_table(model: Model, x: Tensor) -> Tensor:
 
 
 def of_sequences(model: Model, x: Tensor) -> Tensor:
-    """Losses whose operator has results of sizes that values bound."""
+    """Return a loss whose operator has results with sizes that are bounded by values."""
     scores = model(rows(x)).log_softmax(-1)
     of_lists = F.ctc_loss(scores, torch.tensor([1, 2]), (6,), (2,))
     return of_lists + F.ctc_loss(scores[:, None], x[None].abs() % 2 + 1, torch.tensor([6]), x[:1] * 0 + 2)

@@ -1,4 +1,4 @@
-"""What changes between two steps is in the next one: modules, hooks, functions, and what code refers to."""
+"""Changes between two steps take effect in the next one: modules, hooks, functions, what code refers to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Change = Callable[[Any, torch.optim.Optimizer], Any]
 
 
 class Scaled(nn.Module):
-    """Multiplies by a number of its class, and by one of an object that it has."""
+    """Multiplies by a number of its class, and by numbers of objects that it has."""
 
     factor = 1.0
 
@@ -63,7 +63,7 @@ def sgd(model: Any, momentum: float = 0.0) -> torch.optim.Optimizer:
 
 
 def trained(changes: Iterable[Change], loss_fn: Any = F.cross_entropy, make: Any = sgd) -> int:
-    """The number of programs of a step that was compared with eager PyTorch's after each of ``changes``."""
+    """Return a step's number of programs, after comparing it with eager PyTorch after each of ``changes``."""
     model, expected = Net(), Net()
     optimizer, expected_optimizer = make(model), make(expected)
     step, (inputs, targets) = torchstone.compile_step(model, optimizer, loss_fn), next(batches(1))

@@ -1,4 +1,4 @@
-"""Stands for the company's runtime library: kernels by name, on a chip that NumPy plays."""
+"""Stands in for the company's runtime library: kernels by name, on a chip that NumPy simulates."""
 
 from __future__ import annotations
 

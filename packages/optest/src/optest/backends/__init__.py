@@ -1,7 +1,7 @@
-"""Backends: what a driver is, which there are, and the built-in ones.
+"""Backends: the driver interface, the manager of drivers, and the built-in drivers.
 
-Importing this package registers the built-in drivers. It imports no PyTorch: its
-drivers load it when they are set up.
+Importing this package registers the built-in drivers. It does not import PyTorch: the drivers that need it
+load it when they are set up.
 """
 
 from .ascend import AscendBackendDriver

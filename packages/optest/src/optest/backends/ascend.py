@@ -1,4 +1,4 @@
-"""The driver ``ascend``: run scripts of Ascend operators, by ``backend_config.ascend``."""
+"""The driver ``ascend``: it runs scripts of Ascend operators, as ``backend_config.ascend`` says."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .command import CommandDriver
 
 
 class AscendBackendDriver(CommandDriver):
-    """The command driver for NPUs; the case's chip is ``{chip}`` in commands and paths.
+    """The command driver for NPUs; ``{chip}`` in commands and paths stands for the case's chip.
 
-    Its chips are those of CANN's ``--soc_version``.
+    Its chips are the values of CANN's ``--soc_version``.
     """
 
     kind = "npu"

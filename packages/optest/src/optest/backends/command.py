@@ -1,7 +1,7 @@
-"""The driver ``command``: any program that reads and writes files is a backend.
+"""The driver ``command``: any program that reads and writes files can be a backend.
 
-A case's ``backend_config.command`` says which files (``driver_settings`` has the
-schema). ``ascend`` is the same under another name, kind and key.
+A case's ``backend_config.command`` names the program and the files (``driver_settings`` has the schema).
+``ascend`` is the same driver under another name, kind and key.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _FIELD = re.compile(r"\{([a-zA-Z_]\w*(?:\.\w+)?)\}")
 
 @dataclass(frozen=True)
 class TensorFile:
-    """One tensor of a case and the file that holds it; ``path`` is as the settings have it."""
+    """One tensor of a case and its file; ``path`` is written as in the settings."""
 
     tensor: str
     path: str
     dtype: str
     shape: tuple[int, ...]
     own_dtype: str
-    """The tensor's dtype in the case; ``dtype`` is the file's."""
+    """The tensor's dtype in the case; ``dtype`` is that of the file."""
 
 
 class CommandDriver(BackendDriver):
-    """Writes inputs to binary files, runs a program, reads its output files."""
+    """Runs a case by writing its inputs to binary files, running a program and reading its output files."""
 
     kind = "command"
     name = "command"
     key: ClassVar[str] = "command"
-    """The part of ``backend_config`` that is this driver's."""
+    """The key of this driver's settings in ``backend_config``."""
     settings = COMMAND_FIELDS
     not_identifying = frozenset({"timeout", "workdir", "inputs", "outputs"})
 
@@ -69,12 +69,12 @@ class CommandDriver(BackendDriver):
             _place(one, somewhere, fields)
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """The outputs that the program wrote.
+        """Return the outputs that the program wrote.
 
-        Raises :class:`UsageError` for settings that cannot be used, :class:`ProgramFailed`
-        if the program fails or an output file is missing, has the wrong size or holds a value that
-        the output's dtype does not have, and :class:`Unsupported` where a file's dtype cannot hold
-        an input.
+        Raises :class:`UsageError` for unusable settings. Raises :class:`ProgramFailed` if the program fails,
+        or if an output file is missing, has the wrong size or holds a value that the output's dtype cannot
+        represent. Raises :class:`Unsupported` if a file's dtype cannot hold an input, and
+        :class:`InputWritten` if the program wrote into an input file that it must only read.
         """
         self.check(case)
         settings = case.backend_config[self.key]
@@ -84,7 +84,7 @@ class CommandDriver(BackendDriver):
             fields = _fields(case, given + wanted, workdir, description)
             sources = [_place(one, workdir, fields) for one in given]
             targets = [_place(one, workdir, fields) for one in wanted]
-            for target in targets:  # an old file is not an output
+            for target in targets:  # an old file must not be taken for an output
                 make_room(target)
             contents = [
                 stored(array, one.dtype, one.tensor) for one, array in zip(given, inputs, strict=True)
@@ -114,7 +114,7 @@ class CommandDriver(BackendDriver):
 
 
 def _files(case: TestCase, settings: Mapping[str, Any], side: str) -> list[TensorFile]:
-    """The files of all inputs or outputs, in the descriptor's order."""
+    """Return the files of all inputs or all outputs, in the descriptor's order."""
     names = getattr(case.descriptor, side)
     shapes: Mapping[str, Any] = case.shapes if side == "inputs" else case.output_shapes
     dtypes = dict(zip(names, case.dtypes if side == "inputs" else case.output_dtypes, strict=True))
@@ -134,7 +134,7 @@ def _files(case: TestCase, settings: Mapping[str, Any], side: str) -> list[Tenso
 
 @contextlib.contextmanager
 def _workdir(settings: Mapping[str, Any], scratch: str) -> Iterator[Path]:
-    """The folder to run in, for this case alone while it is open."""
+    """Yield the folder to run in, locked so that only this case uses it during the block."""
     if "workdir" not in settings:
         folder = Path(scratch, "work")
         folder.mkdir()
@@ -151,7 +151,7 @@ def _workdir(settings: Mapping[str, Any], scratch: str) -> Iterator[Path]:
 
 
 def _fields(case: TestCase, files: Sequence[TensorFile], workdir: Path, description: Path) -> dict[str, str]:
-    """What ``{name}`` stands for in commands, paths and variables."""
+    """Return the values of ``{name}`` fields in commands, paths and environment variables."""
     fields = {
         "op": case.op,
         "chip": case.backend.chip or "",
@@ -176,7 +176,10 @@ def _fields(case: TestCase, files: Sequence[TensorFile], workdir: Path, descript
 
 
 def _place(one: TensorFile, workdir: Path, fields: Mapping[str, str]) -> Path:
-    """The path of a tensor's file. Raises :class:`UsageError` outside ``workdir``: files are replaced."""
+    """Return the path of a tensor's file.
+
+    Raises :class:`UsageError` if it is outside ``workdir``, where the driver could replace another file.
+    """
     path = workdir / _filled(one.path, fields)
     if real_path(workdir) not in real_path(path).parents:
         raise UsageError(
@@ -188,9 +191,9 @@ def _place(one: TensorFile, workdir: Path, fields: Mapping[str, str]) -> Path:
 
 
 def _filled(text: str, fields: Mapping[str, str]) -> str:
-    """``text`` with each ``{field}``; other braces stay as they are.
+    """Return ``text`` with the value of each ``{field}``; other braces are left unchanged.
 
-    A tensor or ``attributes`` with a part that it has not is a mistake: :class:`UsageError`.
+    Raises :class:`UsageError` for a tensor or ``attributes`` with an unknown part after the dot.
     """
     heads = {name.partition(".")[0] for name in fields if "." in name} | {"attributes"}
 
@@ -205,7 +208,7 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
 
 
 def _text(value: Any) -> str:
-    """An attribute as a word for a command line: lists with commas, bools and None as in JSON."""
+    """Return an attribute as a command-line word: lists joined by commas, bools and None as in JSON."""
     if isinstance(value, list | tuple):
         return ",".join(map(_text, value))
     return value if isinstance(value, str) else json.dumps(value)
@@ -232,7 +235,7 @@ def _described(
     workdir: Path,
     fields: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The case as JSON: what the program finds in the file that ``OPTEST_CASE`` names."""
+    """Return the content of the JSON file that ``OPTEST_CASE`` names, which describes the case."""
 
     def files(some: Sequence[TensorFile]) -> list[dict[str, Any]]:
         return [
@@ -249,7 +252,7 @@ def _described(
 
 
 def case_facts(case: TestCase) -> dict[str, Any]:
-    """What a program outside this process is told of a case, tensors left out."""
+    """Return the description of a case for a program outside this process, without its tensors."""
     return {
         "id": case.id,
         "op": case.op,

@@ -1,7 +1,6 @@
-"""What a backend is to optest: a class with ``run``, and with ``answer`` if it takes PyTorch's tensors.
+"""The driver interface: a class with ``run``, and with ``answer`` if it takes PyTorch's tensors.
 
-Not here: which driver a run gets (``manager``) and how its process is isolated and
-its results are judged (``optest.core``).
+``manager`` chooses the driver of a run; ``optest.core`` isolates its process and judges its results.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Unsupported(Exception):
-    """Raised by a driver that declines a case: the case is reported as unsupported, not as failed."""
+    """Raised by a driver that declines a case, which is then reported as unsupported, not as failed."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -33,9 +32,9 @@ class Unsupported(Exception):
 class ProgramFailed(Exception):
     """A program that a driver ran for a case failed.
 
-    ``exit_code`` is what it exited with, ``signal`` the name of the signal that ended it
-    (``SIGSEGV``), ``timed_out`` says that it was stopped; ``stderr_tail`` has the last
-    lines it wrote. The runner puts them into the case's record.
+    ``exit_code`` is its exit code, ``signal`` the name of the signal that ended it (``SIGSEGV``),
+    ``timed_out`` is True if it was stopped at a time limit, and ``stderr_tail`` has the last lines that it
+    wrote. The runner puts all of them into the record of the case.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ProgramFailed(Exception):
         super().__init__(message)
 
     def __reduce__(self) -> Any:
-        """Pickled with its attributes: it crosses from the worker's process to the runner's."""
+        """Pickle with the attributes, because the exception is sent from the worker process to the runner."""
         return _failed, (self.message, self.exit_code, self.signal, self.timed_out, self.stderr_tail)
 
 
@@ -67,12 +66,12 @@ def _failed(
 
 @dataclass
 class Answer:
-    """What a driver makes of one call: ``outputs``, or why there are none.
+    """A driver's answer to one call: ``outputs``, or the reason why there are none.
 
-    ``unsupported``: the backend declines. ``error``: what it raised. ``fallback``: what of
-    it ran elsewhere than on the backend; a right answer is then reported as a fallback.
-    ``form``: native or composite, where the driver knows. ``seconds``: how long its parts
-    took, by their names.
+    ``unsupported``: why the backend declines the call. ``error``: the exception that it raised.
+    ``fallback``: the parts of the call that did not run on the backend; a correct answer is then reported as
+    a fallback. ``form``: native or composite, if the driver knows. ``seconds``: the duration of each part, by
+    name.
     """
 
     outputs: Sequence[Any] | None = None
@@ -84,24 +83,24 @@ class Answer:
 
     @property
     def error_text(self) -> str:
-        """The reason for a record without outputs."""
+        """The reason why there are no outputs, for a record."""
         return told(self.error).strip() if self.error else "the driver gave neither outputs nor an error"
 
     @property
     def fallback_text(self) -> str:
-        """What ran elsewhere, for a record."""
+        """A text with the parts that did not run on the backend, for a record."""
         return f"ran in eager PyTorch: {', '.join(self.fallback)}"
 
 
 class BackendDriver(ABC):
     """Runs cases on one backend.
 
-    ``kind`` says what it runs on (``gpu``, ``npu``, …), ``name`` which driver it is,
-    ``chips`` which chips it knows; without any it takes every chip. Drivers that are
-    not ``isolated`` run in optest's own process: only those that cannot crash it.
+    ``kind`` is the kind of device it runs on (``gpu``, ``npu``, …), ``name`` the name of the driver, and
+    ``chips`` the chips it knows; a driver without chips accepts every chip. A driver that is not ``isolated``
+    runs in optest's own process, so it must not be able to crash it.
     ``expectations`` is a TOML file of declared gaps (``optest.plan.expectations``).
-    ``packages`` are distributions whose versions every run records, those that are installed.
-    Instances must pickle: worker processes get a copy each.
+    ``packages`` are distributions whose versions every run records, if they are installed.
+    Instances must be picklable: each worker process gets a copy.
     """
 
     kind: str
@@ -112,70 +111,68 @@ class BackendDriver(ABC):
     phases: ClassVar[tuple[str, ...]] = ("forward",)
     packages: tuple[str, ...] = ()
     settings: ClassVar[Mapping[str, Any] | None] = None
-    """The fields that ``backend_config`` may have for the driver, as in a JSON Schema; None for any."""
+    """The fields that ``backend_config`` may have for the driver, as in a JSON Schema; None allows any."""
     not_identifying: ClassVar[frozenset[str]] = frozenset({"timeout"})
-    """Settings in ``backend_config`` that do not say what the driver runs on."""
+    """Settings in ``backend_config`` that do not identify what the driver runs on."""
 
     @abstractmethod
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """The outputs of ``case`` for ``inputs``, one array per output of its descriptor.
+        """Return the outputs of ``case`` for ``inputs``, one array per output of its descriptor.
 
-        Inputs have the case's shapes and dtypes and must only be read, but for
-        ``case.written``. Outputs are what the backend gave, in its own dtypes: the comparator
-        checks them too. Raises :class:`Unsupported`, :class:`ProgramFailed`, or anything else for
-        an error.
+        Inputs have the case's shapes and dtypes and must only be read, except those in ``case.written``.
+        Outputs keep the dtypes in which the backend returned them, because the comparator checks the dtypes,
+        too. Raises :class:`Unsupported`, :class:`ProgramFailed`, or anything else for an error.
         """
 
     def setup(self) -> None:  # noqa: B027  # optional
-        """Called once in each process before its first case; raises ``BackendError`` if nothing can run."""
+        """Prepare a process, once before its first case; raise ``BackendError`` if nothing can run."""
 
     def teardown(self) -> None:  # noqa: B027  # optional
-        """Called once in each process after its last case, unless the process died."""
+        """Clean up in a process, once after its last case, unless the process died."""
 
     def reset(self) -> None:  # noqa: B027  # optional
-        """Called after a crash or hang, before the next case: bring the device back to a known state."""
+        """Bring the device back to a known state, after a crash or hang and before the next case."""
 
     def check(self, case: TestCase) -> None:  # noqa: B027  # optional
         """Raise :class:`UsageError` if the case has unusable settings; called before any case runs."""
 
     def identity(self, settings: Mapping[str, Any]) -> str:
-        """What the driver runs on, beside its kind, name and chip: a firmware, a host, a board.
+        """Return a text that tells apart what the driver runs on: a firmware, a host, a board.
 
-        ``settings`` are those that the plan, or the command line, gives the driver for every case.
-        Results of runs with different answers are never put together. By default the settings,
-        as a hash, but for ``not_identifying``; empty where there are none. Called once, before
-        :meth:`setup`.
+        Kind, name and chip need not be part of it. ``settings`` are those that the plan or the command line
+        gives the driver for all cases. Results of runs with different identities are never combined. The
+        default is a hash of the settings without ``not_identifying``, or empty if there are none. Called
+        once, before :meth:`setup`.
         """
         found = hash_of_settings(settings, self.not_identifying)
         return found and f"settings {found}"
 
     def supports(self, case: TestCase) -> str | None:
-        """Why ``case`` cannot run here; None if it can. Asked before inputs are made; must be cheap."""
+        """Return why ``case`` cannot run here, or None. Must be cheap: inputs are made only afterwards."""
         if case.phase not in self.phases:
             return f"{self.name} runs the {' and '.join(self.phases)} phase only, not {case.phase}"
         return None
 
 
 class CallDriver(BackendDriver):
-    """A driver that also answers calls of PyTorch's tensors: suites over PyTorch's databases run on it."""
+    """A driver that also runs calls with PyTorch tensors, as suites of PyTorch's databases need."""
 
     @abstractmethod
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        """One :class:`Answer` per call, in their order; nothing is raised for what a call does.
+        """Return one :class:`Answer` per call, in order; an error in a call becomes part of its answer.
 
-        Outputs are dense tensors or arrays. With ``repeats`` what was compiled for a call runs
-        that often, and an answer has the outputs of all runs, one run after another. The
-        tensors of a call must only be read, but for those that ``call.writes`` names: run it
-        on copies (``optest.torch.opinfo.calls.copied``).
+        Outputs are dense tensors or arrays. What was compiled for a call runs ``repeats`` times, and the
+        answer has the outputs of all runs, one run after another. The tensors of a call must only be read,
+        except those that ``call.writes`` names: run it on copies (``optest.torch.opinfo.calls.copied``).
         """
 
     def answer_in_turn(
         self, function: Callable[..., Any], turns: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
     ) -> Answer:
-        """What one compiled ``function`` returns for the arguments of each turn, called in their order.
+        """Call one compiled ``function`` with the arguments of each turn, in order.
 
-        For drivers that compile a function once and call it with other sizes. ``outputs`` has one
-        result per turn, as it was returned: views of arguments stay views. The arguments are copies
-        already. What this raises is an error of the calls.
+        This is for drivers that compile a function once and call it with several sizes. ``outputs`` of the
+        answer has one result per turn, exactly as it was returned: views of arguments stay views. The
+        arguments are already copies. An exception that this raises counts as an error of the calls.
         """
         return Answer(unsupported=f"{self.name} does not call one compiled function with several sizes")

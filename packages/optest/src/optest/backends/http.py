@@ -1,8 +1,9 @@
-"""The driver ``http``: posts each case to a server and compares what it answers.
+"""The driver ``http``: it posts each case to a server, which answers with the outputs.
 
-Request and answer are in the container of safetensors: eight bytes with the length of
-a JSON header (little-endian), the header, then the tensors' bytes. The header's
-``__metadata__`` has ``case``, the case as JSON. The answer has ``output0`` and so on.
+Request and answer are in the safetensors format: eight bytes with the length of a JSON header
+(little-endian), the header, then the bytes of the tensors. In a request, ``case`` in the header's
+``__metadata__`` is the case as JSON. The tensors of the answer have the names of the operator's outputs, such
+as ``output0``.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ _CODES = {
     **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
     **{f"complex{bits}": f"C{bits}" for bits in (64, 128)},
 }
-"""The names that safetensors has for dtypes; C128 is optest's own."""
+"""Dtypes and their names in safetensors; C128 is an addition of optest."""
 _NAMES = {code: name for name, code in _CODES.items()}
 
 
 class HttpDriver(BackendDriver):
-    """Runs cases on a server; an answer 501 means that it does not support the case."""
+    """Runs cases on a server; the HTTP status 501 means that the server does not support the case."""
 
     kind = "http"
     name = "http"
     settings = HTTP_FIELDS
 
     def identity(self, settings: Mapping[str, Any]) -> str:
-        """Which server it is."""
+        """Return the URL of the server, without secrets."""
         return redacted(str(settings.get("url", "")))
 
     def check(self, case: TestCase) -> None:
@@ -66,11 +67,11 @@ class HttpDriver(BackendDriver):
             raise UsageError(f"backend_config.http cannot be used, url {_shown(settings)!r}: {problem}")
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """The outputs of the answer.
+        """Return the outputs in the server's answer.
 
-        Raises :class:`UsageError` for settings that cannot be used, :class:`Unsupported`
-        for 501, and :class:`ProgramFailed` if the server cannot be reached, takes too long
-        or answers anything but the outputs.
+        Raises :class:`UsageError` for unusable settings, :class:`Unsupported` for the status 501, and
+        :class:`ProgramFailed` if the server cannot be reached, takes too long or answers with anything other
+        than the outputs.
         """
         self.check(case)
         settings = case.backend_config["http"]
@@ -86,7 +87,7 @@ class HttpDriver(BackendDriver):
 
 
 def pack(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
-    """Tensors and metadata as the bytes of one message."""
+    """Return the bytes of one message with tensors and metadata."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     parts: list[bytes] = []
     offset = 0
@@ -103,7 +104,7 @@ def pack(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> by
 
 
 def unpack(message: bytes, sender: str) -> dict[str, NDArray[Any]]:
-    """The tensors of a message; raises :class:`BadOutput` for what is not one."""
+    """Return the tensors of a message; raise :class:`BadOutput` if it is not valid."""
     length = int.from_bytes(message[:8], "little")
     data = message[8 + length :]
     try:
@@ -137,7 +138,7 @@ def _shown(settings: Mapping[str, Any]) -> str:
 
 
 def _most_bytes(case: TestCase) -> int:
-    """What an answer may have: the outputs, and a header."""
+    """Return the most bytes that an answer may have: those of the outputs and of a header."""
     sizes = zip(case.output_dtypes, case.output_shapes.values(), strict=True)
     return _HEADER_BYTES + sum(dtype_named(dtype).itemsize * math.prod(shape) for dtype, shape in sizes)
 

@@ -1,4 +1,4 @@
-"""The known drivers, and which of them a run uses."""
+"""The registered drivers, and the choice of the driver for a run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .driver import BackendDriver
 
 @dataclass(frozen=True)
 class Family:
-    """Drivers named ``PREFIX:MEMBER``, made on demand; ``members`` are those worth listing.
+    """Drivers named ``PREFIX:MEMBER``, which are made on demand; ``members`` are those to list.
 
-    ``driver`` is a class that is called with the member's name, or its dotted path
-    ``module:class``, which is imported at the first use.
+    ``driver`` is a class that is called with the member's name, or its path ``module:class``, which is
+    imported at the first use.
     """
 
     prefix: str
@@ -26,14 +26,14 @@ class Family:
     members: tuple[str, ...] = ()
 
     def make(self, member: str) -> BackendDriver:
-        """The driver of one member."""
+        """Make the driver of one member."""
         make = load_object(self.driver, "driver") if isinstance(self.driver, str) else self.driver
         made: BackendDriver = make(member)
         return made
 
 
 _BROUGHT = ("gpu", "npu")
-"""Kinds that plugins give their drivers, with or without one of them here."""
+"""Kinds whose drivers come with plugins, whether or not such a plugin is installed."""
 
 
 class BackendManager:
@@ -44,7 +44,7 @@ class BackendManager:
         self._families: dict[str, Family] = {}
 
     def register(self, driver: BackendDriver) -> BackendDriver:
-        """Add ``driver``. Raises :class:`RegistrationError` if it is none or its name is taken."""
+        """Add ``driver``. Raises :class:`RegistrationError` if it is not a driver or its name is taken."""
         if isinstance(driver, type) or not isinstance(driver, BackendDriver):
             raise RegistrationError(
                 f"{driver!r} is not a driver",
@@ -66,23 +66,23 @@ class BackendManager:
         return driver
 
     def register_family(self, family: Family) -> None:
-        """Add drivers that are made when somebody asks for ``PREFIX:MEMBER``."""
+        """Add a family, whose drivers are made when ``PREFIX:MEMBER`` is requested."""
         self._families[family.prefix] = family
 
     def unregister(self, name: str) -> None:
-        """Take the driver ``name`` out. Raises :class:`UnknownName`."""
+        """Remove the driver ``name``. Raises :class:`UnknownName` if there is none."""
         if self._drivers.pop(name, None) is None:
             raise UnknownName("driver", name, self._drivers)
 
     def drivers(self) -> tuple[BackendDriver, ...]:
-        """Every registered driver, then the members that families list."""
+        """Return every registered driver, then the members that families list."""
         made = (family.make(one) for family in self._families.values() for one in family.members)
         return (*self._drivers.values(), *made)
 
     def check_config(self, config: Mapping[str, Any], selected: BackendDriver) -> None:
-        """Raise :class:`UsageError` for settings that no driver reads: of an unknown one, or unknown keys.
+        """Raise :class:`UsageError` for settings of an unknown driver, or with unknown keys.
 
-        ``selected`` is the driver of the run, which may be one that a family made.
+        ``selected`` is the driver of the run, which a family may have made.
         """
         for name, settings in config.items():
             driver = selected if name == selected.name else self._drivers.get(name)
@@ -97,12 +97,11 @@ class BackendManager:
                 check_settings(name, settings, driver.settings)
 
     def select(self, kind_or_name: str, chip: str | None = None) -> BackendDriver:
-        """The driver of that name, else the one of that kind that fits ``chip`` best.
+        """Return the driver of that name, else the driver of that kind that fits ``chip`` best.
 
-        A driver that lists the chip fits better than one that takes any; case does not
-        matter. Raises :class:`UnknownName` for a name that is neither, and
-        :class:`UsageError` for a chip that no driver of the kind has or a kind that
-        several drivers fit equally well; each lists what there is.
+        A driver that lists the chip, in any letter case, fits better than one that accepts every chip. Raises
+        :class:`UnknownName` for a name that is neither, and :class:`UsageError` if no driver of the kind has
+        the chip or if several drivers fit equally well; the message lists the candidates.
         """
         driver = self._named(kind_or_name)
         if driver is not None:
@@ -139,14 +138,14 @@ class BackendManager:
 
 
 def _fit(driver: BackendDriver, chip: str | None) -> int:
-    """How well a driver fits a chip: 2 it lists it, 1 it takes any, 0 not at all."""
+    """Return how well a driver fits a chip: 2 if it lists the chip, 1 if it accepts any, 0 if not at all."""
     if chip is None or not driver.chips:
         return 1
     return 2 if chip.casefold() in (one.casefold() for one in driver.chips) else 0
 
 
 def _best(kind: str, candidates: list[BackendDriver], chip: str | None) -> BackendDriver:
-    """The candidate that fits best; several equally good ones are a :class:`UsageError`."""
+    """Return the candidate that fits best. Raises :class:`UsageError` if none fits or several fit equally."""
     offers = listing([f"{one.name} ({listing(one.chips, last='or') or 'any chip'})" for one in candidates])
     best = max(_fit(one, chip) for one in candidates)
     if best == 0:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NumpyDriver(BackendDriver):
-    """Runs cases in this process, in their own dtypes, without the references."""
+    """Runs cases in this process, in their own dtypes, without using the references."""
 
     kind = "numpy"
     name = "numpy"
@@ -23,7 +23,7 @@ class NumpyDriver(BackendDriver):
     settings: ClassVar[Mapping[str, Any]] = {}
 
     def supports(self, case: TestCase) -> str | None:
-        """Why ``case`` cannot run: built-in operators only, and forward only."""
+        """Return why ``case`` cannot run: only the forward phase of built-in operators can."""
         if case.phase != "forward":
             return f"the numpy driver runs the forward phase only, not {case.phase}"
         if case.op not in IMPLEMENTATIONS:
@@ -31,7 +31,7 @@ class NumpyDriver(BackendDriver):
         return None
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """The outputs, in the case's output dtypes; raises :class:`Unsupported` as :meth:`supports` says."""
+        """Return the outputs in the case's output dtypes. Raises :class:`Unsupported` for any other case."""
         reason = self.supports(case)
         if reason is not None:
             raise Unsupported(reason)

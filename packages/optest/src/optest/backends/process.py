@@ -1,4 +1,4 @@
-"""Programs that drivers run: in a process group of their own, with a deadline, and nothing left behind."""
+"""Running programs for drivers: in their own process groups, with a time limit, leaving nothing behind."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .driver import ProgramFailed
 logger = logging.getLogger(__name__)
 
 MOST_OUTPUT = 64 << 20
-"""Bytes that a program may write to stdout and stderr before it is stopped."""
+"""The bytes that a program may write to stdout and stderr before it is killed."""
 TAIL_LINES = 20
 TAIL_BYTES = 8192
 _LOOK_S = 0.5
-"""How often the output is measured."""
+"""The seconds between two checks of the size of the output."""
 _LATE = "did not end within"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -35,16 +35,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 def run_program(
     command: Sequence[str], *, workdir: Path, env: Mapping[str, str], timeout: float | None
 ) -> str:
-    """Run ``command`` to its end; returns the last lines of what it wrote, for messages.
+    """Run ``command`` to its end; return the last lines that it wrote, for messages.
 
-    Every process that it started is gone afterwards, also one that made itself a group of
-    its own: what is left is killed, and a warning names it. Raises
-    :class:`ProgramFailed` for an exit code other than 0, a signal or ``timeout``
-    seconds, :class:`BackendError` if it cannot be started.
+    Every process that it started is gone afterwards, even one in a process group of its own: processes that
+    are left are killed, and a warning names them. Raises :class:`ProgramFailed` if the program exits with a
+    code other than 0, dies of a signal, or is killed after ``timeout`` seconds or for too much output, and
+    :class:`BackendError` if it cannot be started.
     """
     text = shlex.join(command)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _adopting() as known:
-        # Files, not pipes: whoever stays behind with a pipe open would keep us waiting for its end.
+        # Files, not pipes: a process left behind with a pipe open would make us wait for its end.
         try:
             process = subprocess.Popen(
                 command,
@@ -81,7 +81,7 @@ def run_program(
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float | None, *files: BinaryIO) -> str:
-    """Wait for the program's end; why it must be stopped before, or nothing."""
+    """Wait for the end of the program; return why it must be killed before that, or an empty text."""
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         try:
@@ -96,7 +96,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float | None, *files: Binar
 
 
 def signal_name(number: int) -> str:
-    """``SIGSEGV`` for 11; numbers without a name are themselves."""
+    """Return the name of a signal, such as ``SIGSEGV`` for 11, or ``signal N`` if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -104,14 +104,14 @@ def signal_name(number: int) -> str:
 
 
 def _kill_rest(process: subprocess.Popen[bytes], known: frozenset[int]) -> list[str]:
-    """Kill the program if it still runs, and all that it started; names what outlived it."""
+    """Kill the program, if it still runs, and every process it started; return those that outlived it."""
     running = process.poll() is None
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     left: dict[int, str] = {}
     deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline:  # the dead hand their own children on to us, one generation at a time
+    while time.monotonic() < deadline:  # orphans come to us one generation at a time
         orphans = _children() - known
         if not orphans:
             break
@@ -129,9 +129,9 @@ def _kill_rest(process: subprocess.Popen[bytes], known: frozenset[int]) -> list[
 
 @contextlib.contextmanager
 def _adopting() -> Iterator[frozenset[int]]:
-    """While this is open, orphans become our children; yields those that we have already.
+    """Make orphaned processes children of this one during the block; yield the children that exist already.
 
-    Linux only; elsewhere the process group is all that can be killed.
+    This works on Linux only; elsewhere only the process group can be killed.
     """
     before = _children()
     adopted = _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -150,12 +150,12 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def _die_with_parent() -> None:
-    """Run in the child: the worker may be killed at any time, and the program goes with it."""
+    """Make the program, in whose process this runs, die with the worker, which may be killed at any time."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _children() -> frozenset[int]:
-    """The child processes of this one, as Linux lists them."""
+    """Return the child processes of this process, as Linux lists them."""
     found: set[int] = set()
     for file in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ def _children() -> frozenset[int]:
 
 
 def _name(pid: int) -> str:
-    """What a process runs; empty if it is dead."""
+    """Return the name of the program that a process runs; empty if the process is dead."""
     try:
         head, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:
@@ -173,7 +173,7 @@ def _name(pid: int) -> str:
 
 
 def _tail(file: BinaryIO) -> str:
-    """The last lines of a file that a program wrote."""
+    """Return the last lines of a file that a program wrote."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - TAIL_BYTES))
     lines = file.read().decode("utf-8", "replace").splitlines()

@@ -1,4 +1,4 @@
-"""The driver ``stub``: gives the references' own answers, so that optest can check itself."""
+"""The driver ``stub``: it returns the results of the references, so that optest can test itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StubDriver(BackendDriver):
-    """Calls each case's reference and rounds to the output dtypes."""
+    """Runs a case by calling its reference and rounding the results to the output dtypes."""
 
     kind = "stub"
     name = "stub"
@@ -23,5 +23,5 @@ class StubDriver(BackendDriver):
     settings: ClassVar[Mapping[str, Any]] = {}
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """The rounded reference."""
+        """Return the rounded results of the reference."""
         return rounded(case, reference_outputs(case, inputs))

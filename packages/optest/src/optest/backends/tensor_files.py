@@ -1,6 +1,6 @@
-"""Arrays as bytes outside this process: raw files, and the dtypes that they hold.
+"""Reading and writing arrays as raw bytes, for programs outside this process.
 
-Bytes are in C order and in this machine's byte order, without a header.
+The bytes are in C order and in this machine's byte order, without a header.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array = NDArray[Any]
 
 
 class BadOutput(OptestError):
-    """What a backend left as an output is not the tensor that was asked for."""
+    """An output of a backend is missing or is not the requested tensor."""
 
     exit_code = 1
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The dtype of a name such as ``bfloat16``. Raises :class:`UsageError`."""
+    """Return the dtype with a name such as ``bfloat16``. Raises :class:`UsageError` for an unknown name."""
     try:
         found = np.dtype(getattr(ml_dtypes, name, name))
         kind_of(found)
@@ -40,7 +40,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def stored(array: Array, dtype: str, tensor: str) -> bytes:
-    """The bytes of ``array`` as ``dtype``; raises :class:`Unsupported` where that changes a value."""
+    """Return the bytes of ``array`` as ``dtype``; raise :class:`Unsupported` if that changes a value."""
     changed, lost = _converted(array, dtype_named(dtype))
     if lost.any():
         raise Unsupported(f"{tensor} is {array.dtype}, and its values do not fit into the file's {dtype}")
@@ -48,7 +48,7 @@ def stored(array: Array, dtype: str, tensor: str) -> bytes:
 
 
 def fitted(array: Array, dtype: str, place: str) -> Array:
-    """An output file's ``array`` as the tensor's ``dtype``; raises :class:`BadOutput` if a value changes."""
+    """Convert the ``array`` of an output file to ``dtype``; raise :class:`BadOutput` if a value changes."""
     changed, lost = _converted(array, dtype_named(dtype))
     if lost.any():
         index = tuple(map(int, np.argwhere(lost)[0]))
@@ -61,11 +61,11 @@ def fitted(array: Array, dtype: str, place: str) -> Array:
 
 
 def _converted(array: Array, target: np.dtype[Any]) -> tuple[Array, NDArray[np.bool_]]:
-    """``array`` as ``target``, and where that changed a value."""
+    """Return ``array`` as ``target``, and a mask of the values that this changes."""
     if array.dtype == target:
         return array, np.zeros((), np.bool_)
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ComplexWarning)  # an imaginary part that is lost is found below
+        warnings.simplefilter("ignore", ComplexWarning)  # the check below finds a lost imaginary part
         changed = array.astype(target)
         kept = changed.astype(array.dtype)
         lost = (kept != array) & ((kept == kept) | (array == array))  # NaN stays NaN
@@ -73,7 +73,7 @@ def _converted(array: Array, target: np.dtype[Any]) -> tuple[Array, NDArray[np.b
 
 
 def restored(data: bytes, dtype: str, shape: Sequence[int], place: str) -> Array:
-    """The array of ``shape`` that ``data`` holds; raises :class:`BadOutput` if it cannot be that."""
+    """Return the array of ``shape`` in ``data``; raise :class:`BadOutput` if ``data`` does not fit."""
     target = dtype_named(dtype)
     _check_size(len(data), dtype, shape, place)
     if target == np.bool_:
@@ -84,7 +84,7 @@ def restored(data: bytes, dtype: str, shape: Sequence[int], place: str) -> Array
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file, with the folders it is in. Raises :class:`BackendError`."""
+    """Write a file, and make its folders. Raises :class:`BackendError` if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -93,7 +93,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def holds(path: Path, data: bytes) -> bool:
-    """Whether the file is still there with these bytes."""
+    """Whether the file exists and has exactly these bytes."""
     try:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except OSError:
@@ -101,7 +101,7 @@ def holds(path: Path, data: bytes) -> bool:
 
 
 def make_room(path: Path) -> None:
-    """Take an old output file away, and make the folder for a new one. Raises :class:`BackendError`."""
+    """Remove an old output file and make the folder for a new one. Raises :class:`BackendError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def make_room(path: Path) -> None:
 
 
 def read(path: Path, dtype: str, shape: Sequence[int], place: str) -> Array:
-    """The array in an output file; raises :class:`BadOutput` if it is missing or does not hold that."""
+    """Return the array in an output file; raise :class:`BadOutput` if it is missing or does not fit."""
     if not path.exists():
         raise BadOutput(f"{place} was not written: there is no file {path}")
     if not path.is_file():

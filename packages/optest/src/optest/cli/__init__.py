@@ -1,4 +1,4 @@
-"""The command ``optest``: parse, call, print, exit code. What the commands do is done elsewhere.
+"""The command ``optest``: parses flags, calls other packages, prints, and sets the exit code.
 
 Importing this package loads neither NumPy nor SciPy, so that ``--help`` is quick.
 """
@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """What the command ``optest`` calls."""
+    """Run the command ``optest``."""
     from .app import cli
 
     cli.main(prog_name="optest")

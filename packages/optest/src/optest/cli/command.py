@@ -1,4 +1,4 @@
-"""What all commands have in common: how an OptestError ends one, and the plugins they load."""
+"""Shared parts of all commands: how an OptestError ends a command, and loading plugins."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..console import commands_of, echo
 from ..errors import OptestError
 
 _BEYOND_CORE = ("hypothesis", "jinja2", "jsonschema", "pydantic", "scipy", "sqlalchemy", "yaml")
-"""What the distribution ``optest`` brings, and ``optest-core`` alone does not."""
+"""Packages that the distribution ``optest`` installs, but ``optest-core`` does not."""
 _OPTIONAL = dict.fromkeys(_BEYOND_CORE, "pip install optest") | {"expecttest": "pip install 'optest[torch]'"}
 
 command = commands_of(OptestError, operator.attrgetter("exit_code"), _OPTIONAL)
-"""Make a function a command of ``optest``."""
+"""The decorator that turns a function into a command of ``optest``."""
 
 
 def load_plugins(as_json: bool) -> list[dict[str, str]]:
-    """Run ``bootstrap``; failed plugins are told on stderr and returned for JSON."""
+    """Run ``bootstrap``; report failed plugins on stderr, and return them for JSON."""
     from ..plugins import bootstrap
 
     failed = [one for one in bootstrap() if not one.loaded]

@@ -1,4 +1,4 @@
-"""``optest coverage``, ``stage`` and ``attest``: what recorded results amount to."""
+"""``optest coverage``, ``stage`` and ``attest``: evaluate recorded results."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def coverage(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Which operators are covered, computed from recorded results.
+    """Show which operators are covered, computed from recorded results.
 
     With --model: the operators that a model calls, weighted by calls. The function takes
-    nothing and returns the model and a tuple of its arguments.
+    no arguments and returns the model and a tuple of its arguments.
     """
     snapshot = _snapshot(as_json, **given)
     _write(snapshot, output, details)
@@ -77,7 +77,7 @@ def coverage(
 @with_options(*FROM)
 @click.option("--at-least", type=click.IntRange(0), metavar="N", help="Exit with 1 below this stage.")
 def stage(at_least: int | None, as_json: bool, **given: Any) -> int:
-    """Which maturity stage a backend has reached, and what the next one needs, item by item."""
+    """Show which maturity stage a backend has reached, and what the next one needs, item by item."""
     snapshot = _snapshot(as_json, **given)
     progress = snapshot.progress
     if as_json:

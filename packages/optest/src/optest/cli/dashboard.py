@@ -27,7 +27,7 @@ from .coverage import LEDGER
 def dashboard(
     ledger: str | None, runs: tuple[str, ...], backends: tuple[str, ...], output: Path, as_json: bool
 ) -> int:
-    """Write a static page that shows recorded runs; any browser opens it, also from a disk."""
+    """Write a static page that shows recorded runs; any browser can open it, even from a local disk."""
     from ..dashboard.site import write_site
     from ..session import open_ledger
 

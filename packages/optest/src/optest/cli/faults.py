@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def faults(
     ops: tuple[str, ...], faults: tuple[str, ...], backend: str, seed: int, at_least: float, as_json: bool
 ) -> int:
-    """Put faults into a right backend and show which of them the built-in suite misses."""
+    """Put faults into a correct backend and show which of them the built-in suite misses."""
     from ..backends import backend_manager
     from ..errors import UnknownName
     from ..faults import run_faults

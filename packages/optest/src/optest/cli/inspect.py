@@ -1,4 +1,4 @@
-"""``optest list``, ``show``, ``backends`` and ``schema``: what there is."""
+"""``optest list``, ``show``, ``backends`` and ``schema``: show operators, drivers and schemas."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_operators(pattern: str, category: tuple[str, ...], tag: tuple[str, ...]
 @command("show")
 @click.argument("op")
 def show(op: str, as_json: bool) -> int:
-    """Show what an operator takes and gives."""
+    """Show an operator's inputs, attributes and outputs."""
     from ..operators.registry import operator_registry
 
     load_plugins(as_json)
@@ -85,7 +85,7 @@ def show(op: str, as_json: bool) -> int:
 
 
 def _described(descriptor: Any) -> dict[str, Any]:
-    """An operator as JSON."""
+    """Return an operator as JSON-safe data."""
     return {
         "name": descriptor.name,
         "category": descriptor.category,

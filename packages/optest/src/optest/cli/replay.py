@@ -27,10 +27,10 @@ _EVERYTHING = {"filters": (), "shard": None, "reports": ()}
     help="Shrink the case, and write a script that shows the failure by itself.",
 )
 def replay(case_id: str, script: Path | None, as_json: bool, **given: Any) -> int:
-    """Run one case again: CASE_ID, or its beginning, as reports have it.
+    """Run one case again: CASE_ID, or its beginning, as reports show it.
 
-    It is looked for in the plan, suite or operators that are named, else in the
-    ledger, else in the built-in suite; on the backend it ran on, or on --backend.
+    The case is looked up in the plan, suite or operators that are named, else in the
+    ledger, else in the built-in suite. It runs on the backend it ran on, or on --backend.
     """
     from ..session import find_case, recorded_case, replay_script, run_session
 

@@ -1,4 +1,4 @@
-"""``optest merge``, ``diff`` and ``history``: what the ledger knows."""
+"""``optest merge``, ``diff`` and ``history``: combine and compare recorded runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LEDGER = click.option("--ledger", metavar="PATH|URL", help="The ledger.  [defau
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
 @_LEDGER
 def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
-    """Add the runs of other ledgers; of runs that are there already, the cases that are missing."""
+    """Add the runs of other ledgers, and the missing cases of runs that are there already."""
     from ..ledger.shards import missing_shards
     from ..session import open_ledger
 
-    opened = {source: open_ledger(source, create=False) for source in sources}  # before the target is made
+    opened = {source: open_ledger(source, create=False) for source in sources}  # before the target is created
     target = open_ledger(ledger)
     added = {source: target.merge(one) for source, one in opened.items()}
     runs, cut = target.runs(), target.unfinished()
@@ -39,9 +39,9 @@ def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
 @click.argument("run_b")
 @_LEDGER
 def diff(run_a: str, run_b: str, ledger: str | None, as_json: bool) -> int:
-    """What changed from RUN_A to RUN_B: failures, accuracy, time. Exits with 1 for new failures.
+    """Show what changed from RUN_A to RUN_B: failures, accuracy, time. Exits with 1 for new failures.
 
-    A run is named by its id or the beginning of it.
+    A run is named by its id or the beginning of its id.
     """
     from ..session import open_ledger
 
@@ -62,7 +62,7 @@ def diff(run_a: str, run_b: str, ledger: str | None, as_json: bool) -> int:
 @click.option("--backend", help="Only runs on this driver.")
 @click.option("--dtype", help="Only cases with this dtype.")
 def history(op: str, ledger: str | None, backend: str | None, dtype: str | None, as_json: bool) -> int:
-    """How OP fared in each recorded run, oldest first."""
+    """Show the results of OP in each recorded run, oldest first."""
     from ..errors import UsageError
     from ..session import open_ledger
 

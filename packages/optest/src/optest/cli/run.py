@@ -104,7 +104,7 @@ HOW = (
 
 
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Adds options in the order given."""
+    """Return a decorator that adds options in the given order."""
 
     def decorate(function: Any) -> Any:
         for one in reversed(options):
@@ -119,8 +119,8 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def run(no_color: bool, as_json: bool, **given: Any) -> int:
     """Run cases on a backend and judge the results.
 
-    What to run is named by --op, by a plan or by a suite; --dtype, --shape and --attr
-    may be repeated, for alternatives.
+    Name what to run with --op, a plan or a suite. Repeat --dtype, --shape and --attr
+    for alternatives.
 
     \b
     --filter keeps cases by op, category, tag, dtype, phase, note or id:
@@ -183,13 +183,13 @@ def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str
 
 
 def refuse_for_suites(given: Mapping[str, Any]) -> None:
-    """Raise :class:`UsageError` for a flag that no suite of PyTorch's takes."""
+    """Raise :class:`UsageError` for a flag that PyTorch's suites do not take."""
     wrong = {name: given[name] for name in _NOT_FOR_SUITES if name in given}
     _refuse(wrong, "optest's own operators, not for PyTorch's suites")
 
 
 def _refuse(given: Mapping[str, Any], where: str) -> None:
-    """Raise :class:`UsageError` for a flag that was given and means nothing here."""
+    """Raise :class:`UsageError` for a flag that was given but has no meaning here."""
     for name, value in given.items():
         if value is not None and value != ():
             raise UsageError(f"--{_FLAGS.get(name, name)} is for {where}")
@@ -199,7 +199,7 @@ _FLAGS = {"numbers": "sample", "filters": "filter"}
 
 
 def told(outcome: Outcome, as_json: bool, failed_plugins: list[dict[str, str]]) -> int:
-    """Print what the reporters have not printed; returns the exit code of the run."""
+    """Print what the reporters have not printed, and return the exit code of the run."""
     if as_json:
         print_json(outcome.to_dict() | {"failed_plugins": failed_plugins})
     else:
@@ -222,7 +222,7 @@ def options_of(
     seed: int | None,
     **rest: Any,
 ) -> RunOptions:
-    """Run options from flags as click gives them."""
+    """Make run options from flags as click passes them."""
     from ..plan.options import resolve
 
     flags = flags_of(

@@ -1,4 +1,4 @@
-"""``optest serve`` and ``publish``: a live dashboard, and runs on their way to it."""
+"""``optest serve`` and ``publish``: a live dashboard, and sending runs to it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def serve(
     max_size: int,
     as_json: bool,
 ) -> int:
-    """Show a ledger as it is now, and take runs that other machines publish.
+    """Show the current state of a ledger, and take runs that other machines publish.
 
-    It is bound to this machine unless --host says otherwise; without a token it takes nothing.
+    The server only listens on this machine unless --host says otherwise. Without a token it takes no runs.
     """
     from ..errors import MissingExtra
     from ..session import open_ledger
@@ -74,7 +74,7 @@ def serve(
 def publish(url: str, ledger: str | None, runs: tuple[str, ...], every: bool, as_json: bool) -> int:
     """Send recorded runs to a server (optest serve). OPTEST_TOKEN has the token.
 
-    What the server has already is not added twice, so that a run may be sent again.
+    Results that the server already has are not added twice, so a run may be sent again.
     """
     from ..dashboard.publish import Publisher
     from ..errors import UsageError
@@ -114,7 +114,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _tokens(file: Path | None) -> list[str]:
-    """From the file, or the environment; never from the command line, which everybody can see."""
+    """Read tokens from the file or the environment, never from the command line, which everybody can see."""
     from ..errors import EnvironmentError_, UsageError
     from ..files import read_whole
 

@@ -15,18 +15,18 @@ NamedShape = tuple[str, tuple[int, ...]]
 
 
 _DIGITS = 19
-"""Of sizes, which are below 2**63."""
+"""The number of digits at which a size is rejected; sizes are below 2**63."""
 
 
 def read_shapes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[NamedShape, ...]:
-    """A click callback: ``[NAME=]8,2048`` as (name or "", shape); ``scalar`` or ``NAME=`` is 0-d."""
+    """Parse ``[NAME=]8,2048`` as (name or "", shape), as a click callback; ``scalar`` or ``NAME=`` is 0-d."""
     return tuple(map(_shape, values))
 
 
 def read_attributes(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, Any], ...]:
-    """A click callback: ``k=v`` with v as YAML would read it."""
+    """Parse ``k=v``, with v read as YAML, as a click callback."""
     return tuple(map(_attribute, values))
 
 
@@ -66,7 +66,7 @@ def flags_of(
     attr: Sequence[tuple[str, Any]],
     **single: Any,
 ) -> Flags:
-    """The flags that say what to run; a flag that is repeated gives alternatives."""
+    """Return the flags that say what to run; a repeated flag gives alternatives."""
     from ..plan.entries import Flags
 
     return Flags(

@@ -1,31 +1,29 @@
-"""The accuracy rule: a result may be as wrong as a trusted one, times k.
+"""The accuracy rule: the error of a result may be at most k times that of a trusted result, the control.
 
-For element i with reference t_i, where u_i is one ULP of the compared dtype at t_i,
-E the control's largest error and R its largest error in ULPs, both over the whole
-array, the element passes if
+Take element i with reference t_i. Let u_i be one ULP of the compared dtype at t_i, E the control's largest
+error and R its largest error in ULPs, both over the whole array. The element passes if
 
     error_i ≤ min(k·E + u_i,  16·(k·R + 1)·u_i)
 
-The largest of n rounding errors is a matter of luck: E is at least what the largest of n
-normal errors with the control's root mean square is expected to be (Blom 1958).
+The largest of n rounding errors is a matter of luck. Therefore E is at least the expected value of the
+largest of n normal errors with the control's root mean square (Blom 1958).
 
-Several trusted results, which differ by rounding alone, say more than one: E and R are then the
-largest over all of them, and n is at least 1,000, so that a result of few elements is not held
-to the few errors that happened to be small.
+Several trusted results, which differ only by rounding, show more than one. E and R are then the largest over
+all of them, and n is at least 1,000, so that a result with few elements is not judged by a few errors that
+happened to be small.
 
-The first bound is the rule proper, with a floor of one ULP, since a control that
-happens to be exact proves nothing about rounding. The second keeps a large
-element's error from excusing a wrong sign in a small one: it says how far, relative
-to its own size, a value may be off. It is wide (16) because the relative error of
-an element that cancels to almost zero is a matter of luck, for the control too.
+The first bound is the actual rule. It allows at least one ULP, since a control that happens to be exact
+proves nothing about rounding. The second bound limits the error relative to the element's own size, so that
+the error of a large element does not excuse a wrong sign in a small one. It is wide (16) because the relative
+error of an element that cancels to almost zero is a matter of luck, for the control as well.
 
-Where each element is computed by itself, there is no sum whose size could explain an error in a
-small one. Such results may be judged ``apiece``, with the control's own error at the element::
+If each element is computed by itself, there is no sum whose size could explain an error in a small element.
+Such results may be judged ``apiece``, with the control's own error at the element::
 
     error_i ≤ k·e_i + u_i
 
-An element also passes where error_i is within its own bound, where there are bounds: a
-rule that comes from the operator and not from a control (see ``roundoff``).
+If there are bounds, an element also passes if error_i is within its own bound, which comes from the operator
+and not from a control (see ``roundoff``).
 """
 
 from __future__ import annotations
@@ -53,9 +51,9 @@ from .tolerance import Tolerance
 from .ulp import ulp_size
 
 LEAST = 1000
-"""Of so many errors, at least, several trusted results show the largest."""
+"""The least n, the number of errors, if there are several trusted results."""
 RELATIVE_SLACK = 16.0
-"""How many times k times the control's worst relative error one element may show."""
+"""The factor of 16 in the second bound, which limits the error relative to an element's own size."""
 
 
 def judge_accuracy(
@@ -69,13 +67,13 @@ def judge_accuracy(
     everywhere: bool,
     apiece: bool = False,
 ) -> tuple[Accuracy, int | None]:
-    """Apply the rule to ``actual``; also the flat offset of the element furthest beyond it.
+    """Apply the rule to ``actual``; return the result and the flat offset of the worst violation, or None.
 
-    All arrays have one shape; ``actual`` and ``expected`` one floating or complex
-    dtype, ``reference`` a wider one. Elements within ``tolerance`` of ``expected`` are
-    exempt unless ``everywhere``. Where error or reference are not finite, the element
-    passes only as the same value that the first control or the rounded reference has.
-    A sign of zero that the tolerance insists on has no excuse.
+    All arrays have the same shape. ``actual`` and ``expected`` have the same floating or complex dtype, and
+    ``reference`` a wider one. Elements within ``tolerance`` of ``expected`` pass without the rule unless
+    ``everywhere``. If the error or the reference is not finite, the element passes only if its value is that
+    of the first control or of the rounded reference. A wrong sign of zero always fails if the tolerance
+    requires signed zeros.
     """
     dtype = expected.dtype
     wide = np.result_type(wide_dtype(dtype), reference.dtype)
@@ -125,15 +123,15 @@ def judge_accuracy(
 def _errors_and_ulps(
     values: Array, truth: Array, wide: np.dtype[Any], dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
-    """|values − truth|, computed in ``wide``, and one ULP of ``dtype`` at each truth."""
+    """Return |values − truth|, computed in ``wide``, and one ULP of ``dtype`` at each truth."""
     truth = truth.astype(wide, copy=False)
     return np.abs(values.astype(wide, copy=False) - truth), ulp_size(np.abs(truth), dtype)
 
 
 def _expected_largest(squares: float, count: int, most: int) -> float:
-    """The expected largest magnitude of ``most`` normal numbers; 0 if unknown.
+    """Return the expected largest magnitude of ``most`` normal numbers; 0 if unknown.
 
-    Their spread is that of ``count`` numbers with this sum of squares.
+    Their spread is that of ``count`` numbers whose sum of squares is ``squares``.
     """
     if count == 0 or not math.isfinite(squares):
         return 0.0

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackendTarget:
-    """What a case runs on: a kind (``gpu``, ``stub``, …), a driver's name and a chip where known.
+    """What a case runs on: a kind (``gpu``, ``stub``, …), and a driver's name and a chip if known.
 
-    ``config`` is what else tells it from other targets of the driver: a firmware, settings.
+    ``config`` is anything else that tells it from other targets of the driver, such as a firmware or
+    settings.
     """
 
     kind: str
@@ -27,27 +28,26 @@ class BackendTarget:
     config: str | None = None
 
     def __str__(self) -> str:
-        """``ascend (ascend910b, settings 3f2a9c1b)``: what results of one target are put together by."""
+        """Return the key for combining results: ``ascend (ascend910b, settings 3f2a9c1b)``, for example."""
         text = self.name or self.kind
         about = ", ".join(one for one in (self.chip, self.config) if one)
         return f"{text} ({about})" if about else text
 
     def to_dict(self) -> dict[str, str | None]:
-        """As records have it; ``config`` only where there is one."""
+        """Return the target as in records; ``config`` is left out if there is none."""
         told = {"kind": self.kind, "name": self.name, "chip": self.chip}
         return told | ({"config": self.config} if self.config else {})
 
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """One test, complete: nothing is left to defaults.
+    """One complete test, in which nothing is left to defaults.
 
-    ``shapes`` has every input; ``attributes`` every attribute; ``tolerance`` is None
-    where the operator's own holds. ``generator`` and ``reference`` are dotted paths,
-    the operator's own if not given.
+    ``shapes`` has every input and ``attributes`` every attribute. ``tolerance`` is None if the operator's own
+    tolerance holds. ``generator`` and ``reference`` are dotted paths, by default those of the operator.
     """
 
-    __test__: ClassVar[bool] = False  # no test class of pytest's
+    __test__: ClassVar[bool] = False  # not a test class for pytest
 
     descriptor: OperatorDescriptor
     dtypes: DTypes
@@ -74,9 +74,9 @@ class TestCase:
 
     @property
     def id(self) -> str:
-        """16 hex digits over everything that decides the inputs and the right answer.
+        """A hash, of 16 hex digits, of everything that determines the inputs and the correct results.
 
-        Equal on every machine and for every backend, so that runs merge and diff.
+        It is the same on every machine and for every backend, so that runs can be merged and compared.
         """
         if not self._id:
             content = [
@@ -95,7 +95,7 @@ class TestCase:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The inputs that a driver may write into: what the operator mutates; the first in ``inplace``."""
+        """The inputs that a driver may write into: mutated ones, and the first one in phase ``inplace``."""
         first = self.descriptor.inputs[:1] if self.phase == "inplace" else ()
         return self.descriptor.mutates + first
 
@@ -108,7 +108,7 @@ class TestCase:
         return self.descriptor.output_dtypes(self.dtypes, self.attributes)
 
     def describe(self) -> str:
-        """One line: ``relu float16 [8, 2048]``, with attributes that differ from their defaults."""
+        """Return one line such as ``relu float16 [8, 2048]``, with attributes that are not defaults."""
         names = dict.fromkeys(self.dtypes)
         shapes = " ".join(str(list(self.shapes[name])) for name in self.descriptor.inputs)
         specs = self.descriptor.attributes

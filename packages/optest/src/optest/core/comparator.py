@@ -1,21 +1,19 @@
-"""The verdict on one array: the only comparator there is.
+"""The only comparator, which gives the verdict on one array.
 
-A pure function of NumPy arrays (and ml_dtypes' types). Not here: where arrays come
-from, which tolerance an operator has (``tolerance``), what records look like
-(``comparison``), nested outputs (``trees``), how a run reacts.
+:func:`compare` is a pure function of NumPy arrays, also with the dtypes of ml_dtypes. The tolerances of
+operators are in ``tolerance``, the records in ``comparison``, and nested outputs in ``trees``.
 
 Three modes:
 
 ``allclose``
-    Elements are within the tolerance; or else, where a ``reference`` is given,
-    those that miss it satisfy the accuracy rule. That is "the defaults or, where
-    missed, an error against float64 of at most 2 × eager's", with eager's float64
-    result as ``reference`` and its result in the dtype as ``control``. A ``bound`` per
-    element (see ``roundoff``) excuses errors against the reference up to it.
+    Every element is within the tolerance or, if a ``reference`` is given, satisfies the accuracy rule. With
+    eager PyTorch's float64 result as ``reference`` and its result in the dtype as ``control``, an element
+    passes by the default tolerance or, failing that, if its error against float64 is at most 2 × eager's. A
+    ``bound`` per element (see ``roundoff``) excuses errors against the reference up to that bound.
 ``accuracy``
     Every element satisfies the accuracy rule (see ``accuracy``).
 ``exact``
-    Every element is the same value, signed zeros told apart; any NaN is any NaN.
+    Every element has the same value. −0.0 and +0.0 are different; all NaNs are the same.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from .tolerance import EXACT, Tolerance, default_tolerance
 from .ulp import ulp_distance
 
 
-@np.errstate(over="ignore", invalid="ignore")  # infinities and NaNs are what is looked for
+@np.errstate(over="ignore", invalid="ignore")  # infinities and NaNs are expected
 def compare(
     actual: ArrayLike,
     expected: ArrayLike,
@@ -58,18 +56,18 @@ def compare(
 ) -> Comparison:
     """Judge ``actual`` against ``expected``, element by element.
 
-    Both must have one shape (nothing broadcasts) and one dtype (byte order and
-    strides do not matter); a difference in either is a failed comparison, not an
-    exception. ``tolerance`` is the dtype's default if None; integers and bools are
-    always exact. ``reference`` is the true result in a wider dtype, ``control`` a
-    trusted result in the compared dtype (``expected`` if None), ``others`` more of them, all of the
-    expected shape; mode ``exact``, integers and bools do without them. ``bound``, of
-    that shape too, counts in mode ``allclose`` with a reference; ``apiece`` has the accuracy rule
-    judge each element by the control's error at that element.
+    Both must have the same shape (nothing broadcasts) and the same dtype (byte order and strides do not
+    matter). A difference in either is a failed comparison, not an exception. ``tolerance`` is the dtype's
+    default if None; integers and bools are always exact.
 
-    Raises ``TypeError`` for a dtype that cannot be compared; ``ValueError`` for an
-    unknown mode, for ``accuracy`` without a reference and for a reference, control or
-    bound that does not fit ``expected``.
+    ``reference`` is the true result in a wider dtype, ``control`` a trusted result in the compared dtype
+    (``expected`` if None), and ``others`` are more trusted results, all of the expected shape. They are
+    ignored in mode ``exact`` and for integers and bools. ``bound``, of the same shape, counts only in mode
+    ``allclose`` with a reference. With ``apiece``, the accuracy rule judges each element by the control's
+    error at that element.
+
+    Raises ``TypeError`` for a dtype that cannot be compared. Raises ``ValueError`` for an unknown mode, for
+    ``accuracy`` without a reference, and for a reference, control or bound that does not fit ``expected``.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(get_args(Mode))}")
@@ -138,7 +136,7 @@ class _Tally:
 
 
 def _tally_integers(actual: Array, expected: Array) -> _Tally:
-    """Count without a floating step, so that int64 and uint64 extremes are told apart."""
+    """Tally integers without converting them to floats, to keep extremes of int64 and uint64 distinct."""
     total = _Tally()
     for offset, (got, want) in blocks(actual, expected):
         different = got != want
@@ -201,7 +199,7 @@ def _worst(actual: Array, expected: Array, offset: int) -> Worst:
 
 
 def _companion(name: str, values: ArrayLike, expected: Array) -> Array:
-    """The reference or control as an array that fits ``expected``."""
+    """Return the reference, control or bound as an array. Raises ``ValueError`` if it does not fit."""
     array = np.asarray(values)
     if array.shape != expected.shape:
         raise ValueError(f"the {name} has shape {list(array.shape)}, expected has {list(expected.shape)}")

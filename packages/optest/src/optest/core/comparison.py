@@ -1,6 +1,6 @@
-"""What a comparison found: records, their text and their JSON form.
+"""The records of a comparison, with their text and their JSON form.
 
-Nothing here decides anything: ``comparator`` fills these records in.
+``comparator`` fills these records in; nothing here judges anything.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Errors against a wider reference, judged by the control's own.
+    """Errors against a wider reference, compared with the errors of the control.
 
-    ``error`` and ``control_error`` are the largest finite |value − reference|,
-    ``ulp_error`` and ``control_ulp_error`` the largest in ULPs of the results'
-    dtype at the reference; ``violations`` counts elements beyond the limit, ``excused``
-    those beyond it that are within their bound on rounding errors.
+    ``error`` and ``control_error`` are the largest finite |value − reference|. ``ulp_error`` and
+    ``control_ulp_error`` are the largest in ULPs of the results' dtype at the reference. ``violations``
+    counts the elements that break the rule. ``excused`` counts those that are beyond its limit but within
+    their bound on rounding errors.
     """
 
     factor: float
@@ -50,7 +50,7 @@ class Accuracy:
         return self.violations == 0
 
     def text(self) -> str:
-        """The errors and the limit in one phrase."""
+        """Return a phrase with the errors and the limit."""
         excused = f", {self.excused} beyond it explained by rounding" if self.excused else ""
         return (
             f"error {self.error:.3g} ({self.ulp_error:.3g} ULP) against the reference, "
@@ -61,20 +61,18 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The verdict on one array and what it rests on.
+    """The verdict on one array, and the metrics behind it.
 
-    ``passed_by`` names the rule that the array satisfies, None if it fails.
-    Elements are looked at only where shape and dtype agree; else ``count`` is 0.
-    ``mismatches`` counts the elements that break ``tolerance`` (in mode ``exact``
-    and for integers and bools: that differ), also where ``accuracy`` then lets
+    ``passed_by`` is the rule that the array satisfies, or None if it fails. Elements are compared only if
+    shape and dtype agree; otherwise ``count`` is 0. ``mismatches`` counts the elements that break
+    ``tolerance`` (in mode ``exact`` and for integers and bools: that differ), even if ``accuracy`` then lets
     them pass.
 
-    ``max_abs`` leaves NaNs out and is infinite if an infinity disagrees (an exact
-    int for integers); ``max_rel`` leaves out elements whose expected value is 0;
-    ``max_ulp`` is None for integers and bools. ``nan_mismatches``,
-    ``inf_mismatches`` (an infinity against anything but itself or NaN),
-    ``sign_mismatches`` (neither is zero) and ``signed_zero_mismatches`` count
-    disagreements whether or not they break the tolerance.
+    ``max_abs`` ignores NaNs and is infinite if an infinity disagrees; for integers it is an exact int.
+    ``max_rel`` ignores elements whose expected value is 0. ``max_ulp`` is None for integers and bools.
+    ``nan_mismatches``, ``inf_mismatches`` (an infinity against anything but itself or NaN),
+    ``sign_mismatches`` (of nonzero values) and ``signed_zero_mismatches`` count disagreements, whether or not
+    they break the tolerance.
     """
 
     mode: Mode
@@ -111,7 +109,7 @@ class Comparison:
         return self.mismatches / self.count if self.count else 0.0
 
     def summary(self) -> str:
-        """The verdict and its reason in one line."""
+        """Return the verdict and its reason in one line."""
         if not self.same_form:
             return "mismatch: " + "; ".join(self._form_differences())
         what = f"{self.count} {self.dtype} element{'' if self.count == 1 else 's'}"
@@ -126,7 +124,7 @@ class Comparison:
         return f"mismatch: {share} not {self._limit()}{self._worst()}"
 
     def describe(self) -> str:
-        """:meth:`summary` and one line for each metric that says something."""
+        """Return :meth:`summary`, followed by one line for each relevant metric."""
         lines = [self.summary()]
         if self.same_form:
             lines.append(f"shape {list(self.shape)}, dtype {self.dtype}, mode {self.mode}")
@@ -151,10 +149,10 @@ class Comparison:
         return "\n  ".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields, verdict and share with JSON types only.
+        """Return the fields, the verdict and the share of mismatches, with JSON types only.
 
-        NaN and infinities are the strings ``"nan"``, ``"inf"``, ``"-inf"``, complex
-        values ``{"real": …, "imag": …}``, tuples lists.
+        NaN and infinities become the strings ``"nan"``, ``"inf"``, ``"-inf"``; complex values become
+        ``{"real": …, "imag": …}``, and tuples become lists.
         """
         return {**_record(self), "passed": self.passed, "mismatch_share": self.mismatch_share}
 
@@ -185,9 +183,8 @@ class Comparison:
 class TreeComparison:
     """The verdict on nested outputs.
 
-    ``leaves`` pairs each array's path (``"[0]['weight']"``, ``""`` for a bare
-    array) with its comparison; ``differences`` are places where the trees
-    themselves, or leaves that are not arrays, differ.
+    ``leaves`` pairs each array's path (``"[0]['weight']"``, or ``""`` for a bare array) with its comparison.
+    ``differences`` are the places where the trees themselves, or leaves that are not arrays, differ.
     """
 
     leaves: tuple[tuple[str, Comparison], ...]
@@ -202,7 +199,7 @@ class TreeComparison:
         return tuple((path, leaf) for path, leaf in self.leaves if not leaf.passed)
 
     def summary(self) -> str:
-        """The verdict and the first reason in one line."""
+        """Return the verdict and the first reason in one line."""
         if self.passed:
             by_accuracy = sum(leaf.passed_by == "accuracy" for _, leaf in self.leaves)
             note = f", {by_accuracy} by accuracy" if by_accuracy else ""
@@ -212,12 +209,12 @@ class TreeComparison:
         return reasons[0] + more
 
     def describe(self) -> str:
-        """Every difference, then every array's description."""
+        """Return every difference, then the description of every array."""
         arrays = (f"{_place(path)}: {leaf.describe()}" for path, leaf in self.leaves)
         return "\n".join([*self.differences, *arrays])
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree's verdict with JSON types only; see :meth:`Comparison.to_dict`."""
+        """Return the verdict on the tree with JSON types only; see :meth:`Comparison.to_dict`."""
         return {
             "passed": self.passed,
             "differences": list(self.differences),
@@ -229,7 +226,7 @@ _PLAIN = frozenset({bool, int, str, type(None)})
 
 
 def json_safe(value: Any) -> Any:
-    """``value`` in types that strict JSON has; see :meth:`Comparison.to_dict`."""
+    """Convert ``value`` to types of strict JSON; see :meth:`Comparison.to_dict`."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, float):
@@ -244,7 +241,7 @@ def json_safe(value: Any) -> Any:
 
 
 def _record(record: Any) -> dict[str, Any]:
-    """The fields of one of this module's records, or of a tolerance, with JSON types."""
+    """Return the fields of one of this module's records, or of a tolerance, with JSON types."""
     found = {}
     for name in record.__slots__:
         value = getattr(record, name)

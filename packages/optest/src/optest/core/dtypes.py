@@ -1,7 +1,6 @@
-"""What the comparator needs to know about NumPy and ml_dtypes element types.
+"""Facts about the dtypes of NumPy and ml_dtypes that the comparator needs: kinds and float formats.
 
-Names, kinds and the number format of floating types. Not here: which dtypes an
-operator takes (its descriptor says so) and any framework's own dtype objects.
+An operator's descriptor says which dtypes it takes. The dtype objects of other frameworks are not used here.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ Kind = Literal["bool", "int", "float", "complex"]
 class FloatFormat:
     """A binary floating format, from ``ml_dtypes.finfo``.
 
-    ``bits`` may be fewer than the storage has (float4 and float6 sit in one
-    byte); ``signed`` is False for float8_e8m0fnu alone. ``ulp_exponents`` are
-    the binary exponents of the smallest and the largest distance between
-    neighbouring finite values.
+    ``bits`` may be fewer than are stored (float4 and float6 take one byte). ``signed`` is False only for
+    float8_e8m0fnu. ``ulp_exponents`` are the binary exponents of the smallest and the largest distance
+    between neighboring finite values.
     """
 
     bits: int
@@ -35,16 +33,16 @@ class FloatFormat:
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """``dtype`` in this machine's byte order."""
+    """Return ``dtype`` in this machine's byte order."""
     return dtype.newbyteorder("=")
 
 
 @cache
 def kind_of(dtype: np.dtype[Any]) -> Kind:
-    """What sort of number ``dtype`` holds.
+    """Return the kind of number that ``dtype`` holds.
 
-    Raises ``TypeError`` for everything that has no exact wider type here: object,
-    string, date and structured types, ``longdouble`` and ``clongdouble``.
+    Raises ``TypeError`` for dtypes without an exact wider type here: object, string, date and structured
+    types, ``longdouble`` and ``clongdouble``.
     """
     if dtype.kind == "b":
         return "bool"
@@ -61,13 +59,13 @@ def kind_of(dtype: np.dtype[Any]) -> Kind:
 
 
 def real_part(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of one part of a complex dtype; any other dtype itself."""
+    """Return the dtype of one part of a complex dtype; any other dtype is returned unchanged."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
 @cache
 def float_format(dtype: np.dtype[Any]) -> FloatFormat:
-    """The format of a floating dtype (complex: of one part)."""
+    """Return the format of a floating-point dtype, or of one part of a complex dtype."""
     info = ml_dtypes.finfo(native(real_part(dtype)))
     subnormal = float(info.smallest_subnormal)
     mantissa_bits = int(info.nmant)
@@ -85,7 +83,7 @@ def float_format(dtype: np.dtype[Any]) -> FloatFormat:
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
-    """Whether ``dtype`` is floating or complex with parts of at most 16 bits."""
+    """Whether ``dtype`` is a floating-point or complex dtype with parts of at most 16 bits."""
     return kind_of(dtype) in ("float", "complex") and float_format(dtype).bits <= 16
 
 

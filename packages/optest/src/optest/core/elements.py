@@ -1,7 +1,7 @@
-"""Element-wise pieces of the comparator: walking arrays, errors, signs, the worst one.
+"""Elementwise parts of the comparator: walking arrays, errors, signs, and the worst element.
 
-Each function takes plain arrays of one shape; ``compare`` silences the floating-point
-warnings for all of them. No verdict is reached here.
+Each function takes plain arrays of the same shape. ``compare`` silences the floating-point warnings for all
+of them, and reaches the verdict.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from .dtypes import native
 from .tolerance import Tolerance
 
-_BLOCK = 1 << 15  # elements at a time: temporaries stay in cache and small beside the arrays
-_TINY = 5e-324  # marks a mismatch that no other measure shows: the sign of a zero
+_BLOCK = 1 << 15  # elements at a time: temporaries stay in cache and are small compared to the arrays
+_TINY = 5e-324  # marks a mismatch that no other metric shows: the sign of a zero
 
 Array = NDArray[Any]
 
 
 def blocks(*arrays: Array) -> Iterator[tuple[int, tuple[Array, ...]]]:
-    """Walk equally shaped arrays in C order: flat offset and one 1-D native piece of each.
+    """Walk arrays of the same shape in C order; yield a flat offset and a 1-D piece of each array.
 
-    Pieces are valid until the next step. Contiguous native arrays are not copied.
+    Pieces are in native byte order and valid until the next step. Contiguous native arrays are not copied.
     """
     walk = np.nditer(
         arrays,
@@ -41,7 +41,7 @@ def blocks(*arrays: Array) -> Iterator[tuple[int, tuple[Array, ...]]]:
 
 
 def errors(got: Array, want: Array, tolerance: Tolerance) -> tuple[Array, Array]:
-    """|got − want| and how far that is beyond the limit (> 0 exactly for a mismatch).
+    """Return |got − want|, and the excess over the limit, which is > 0 exactly for a mismatch.
 
     Values that agree without any tolerance, such as equal infinities, have error 0
     and excess −inf. Infinities that disagree have error and excess inf; a NaN that
@@ -61,13 +61,13 @@ def errors(got: Array, want: Array, tolerance: Tolerance) -> tuple[Array, Array]
 
 
 def same(left: Array, right: Array, tolerance: Tolerance) -> Array:
-    """Where values are equal, or both NaN if the tolerance lets NaNs agree."""
+    """Return a mask of values that are equal, or both NaN if the tolerance has ``equal_nan``."""
     equal: Array = np.asarray(left == right)
     return equal | (np.isnan(left) & np.isnan(right)) if tolerance.equal_nan else equal
 
 
 def sign_differences(got: Array, want: Array) -> tuple[Array, Array]:
-    """Where nonzero values, and where zeros, differ in sign (complex: in either part)."""
+    """Return masks of nonzero values and of zeros that differ in sign (complex: in either part)."""
     signs = zeros = np.zeros(got.shape, dtype=bool)
     pairs = ((got.real, want.real), (got.imag, want.imag)) if got.dtype.kind == "c" else ((got, want),)
     for left, right in pairs:
@@ -79,29 +79,29 @@ def sign_differences(got: Array, want: Array) -> tuple[Array, Array]:
 
 
 def widened(values: Array) -> Array:
-    """Floats as float64, complex numbers as complex128: exact for all that is compared."""
+    """Convert floats to float64 and complex numbers to complex128, which is exact for all dtypes compared."""
     return values.astype(wide_dtype(values.dtype), copy=False)
 
 
 def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What :func:`widened` turns a floating or complex ``dtype`` into."""
+    """Return the dtype to which :func:`widened` converts a floating-point or complex ``dtype``."""
     return np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
 
 
 def insist_on_zeros(excess: Array, zeros: Array) -> None:
-    """Make ``excess`` a mismatch, though the slightest one, where zeros differ in sign."""
+    """Make ``excess`` a mismatch, the smallest possible, where zeros differ in sign."""
     excess[zeros] = np.maximum(excess[zeros], _TINY)
 
 
 class Furthest:
-    """The flat offset of the largest excess offered so far; the first of equal ones."""
+    """Keeps the flat offset of the largest excess offered so far, the first one if several are equal."""
 
     def __init__(self) -> None:
         self.excess: float = -np.inf
         self.offset: int | None = None
 
     def offer(self, excess: Array, offset: int) -> None:
-        """Consider the elements from flat ``offset`` on; −inf stands for no candidate."""
+        """Consider the elements from flat ``offset`` on; −inf means that an element is not a candidate."""
         position = int(np.argmax(excess))
         if excess[position] > self.excess:
             self.excess, self.offset = excess[position].item(), offset + position

@@ -1,4 +1,4 @@
-"""The facts about a run that reports and the ledger keep: machine, versions, command line."""
+"""Collecting the facts about a run for reports and the ledger: machine, versions, command line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .case import BackendTarget
 from .result import RunInfo
 
 COMMIT = "OPTEST_COMMIT"
-"""The environment variable that names the commit of what is tested."""
+"""The environment variable with the commit of the software under test."""
 
 
 def describe_run(target: BackendTarget, seed: int = 0, packages: Sequence[str] = ()) -> RunInfo:
-    """A new run on ``target``, that starts now on this machine.
+    """Return the facts about a new run on ``target`` that starts now on this machine.
 
-    ``packages``: distributions whose versions decide what is tested; those not installed are left out.
+    ``packages``: distributions whose versions are recorded; those that are not installed are left out.
     """
     commit = os.environ.get(COMMIT)
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""Inputs are only read: copies to compare with, and the error that names who wrote into them."""
+"""Checking that inputs are only read: copies to compare with, and an error that names the code that wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 def hash_of(arrays: Sequence[Array]) -> str:
-    """8 hex digits over shapes and values: equal where every bit is; a checksum, because arrays are large."""
+    """Return a checksum (8 hex digits) of all shapes and bits; not a slower hash, as arrays are large."""
     found = 0
     for one in arrays:
         found = zlib.crc32(_bits(one).data, zlib.crc32(repr(one.shape).encode(), found))
@@ -26,7 +26,7 @@ def hash_of(arrays: Sequence[Array]) -> str:
 
 
 def copies(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Copies of the arrays, with the same order of dimensions in memory."""
+    """Return copies of the arrays, with the same order of dimensions in memory."""
     return tuple(one.copy(order="K") for one in arrays)
 
 
@@ -37,7 +37,7 @@ def require_unwritten(
     originals: Sequence[Array],
     allowed: Sequence[str] = (),
 ) -> None:
-    """Raise :class:`InputWritten` where a bit of the case's inputs is not what it is in ``originals``.
+    """Raise :class:`InputWritten` if any bit of the case's inputs differs from ``originals``.
 
     ``allowed`` are the inputs that may be written.
     """

@@ -1,7 +1,7 @@
-"""Ctrl-C, told apart from a ``KeyboardInterrupt`` that somebody's code raises by itself.
+"""Telling Ctrl-C from a ``KeyboardInterrupt`` that other code raises by itself.
 
-Code of others (references, generators, drivers) may raise anything. All of it is the result of
-a case; Ctrl-C alone ends a run.
+Code that is not optest's (references, generators, drivers) may raise anything. Any such exception is the
+result of a case; only Ctrl-C ends a run.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 _presses: list[int] | None = None
-"""The signals that came while a run watches for them; None while nobody watches."""
+"""The signals that have arrived while a run watches for them; None while no run does."""
 _deferred = False
 
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """While this is open, :func:`is_ctrl_c` knows whether Ctrl-C was pressed.
+    """Watch for Ctrl-C during the block, so that :func:`is_ctrl_c` knows whether it was pressed.
 
-    Where the process handles the signal in its own way, or outside the main thread, nothing is changed.
+    If the process has its own handler for the signal, or outside the main thread, nothing is changed.
     """
     global _presses
     main = threading.current_thread() is threading.main_thread()
@@ -39,9 +39,9 @@ def watched() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """A watched Ctrl-C waits for the end of this block, so that what the block does is whole.
+    """Delay a watched Ctrl-C until the end of the block, so that the block is not interrupted halfway.
 
-    A second one does not wait.
+    A second Ctrl-C is not delayed.
     """
     global _deferred
     if _presses is None or threading.current_thread() is not threading.main_thread():
@@ -66,7 +66,7 @@ def _pressed(number: int, frame: FrameType | None) -> None:
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether ``error`` comes from the keyboard; where that cannot be known, whether it may."""
+    """Whether ``error`` comes from Ctrl-C or, if that cannot be known, whether it may."""
     if not isinstance(error, KeyboardInterrupt):
         return False
     if _presses is not None:

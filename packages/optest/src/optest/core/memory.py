@@ -1,7 +1,6 @@
-"""How much memory there is for a case, asked before any of it is taken.
+"""The memory that is available for a case, to be checked before any of it is used.
 
-Linux kills a process that takes more than there is, and in optest's own process that would be
-the end of the run.
+Linux kills a process that uses more memory than there is. If that is optest's own process, the run ends.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes() -> int | None:
-    """Bytes that this machine, and the container this process is in, can still give; None if unknown."""
+    """Return the bytes available on this machine and in this process's container; None if unknown."""
     found = [one for one in (_of_machine(), _of_container()) if one is not None]
     return min(found, default=None)
 

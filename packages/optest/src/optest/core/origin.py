@@ -1,6 +1,6 @@
-"""Where a case of one of PyTorch's databases comes from, and what its suite knows of it.
+"""The origin of a case that comes from one of PyTorch's databases, with facts that its suite knows.
 
-optest's own operators need none of this: their cases say everything in shapes and attributes.
+Cases of optest's own operators have no origin: their shapes and attributes say everything.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What an entry of a database has by its own record: coverage asks for that, not for what was run.
+    """What an entry of a database declares; coverage is measured against this, not against what was run.
 
-    ``dtypes`` are those of PyTorch's CPU kernels, ``gradients`` those that have gradients.
-    ``entries`` is how many entries the suite has for the CPU, so that a run of few is seen to be one.
+    ``dtypes`` are those of PyTorch's CPU kernels, ``gradients`` the dtypes that have gradients. ``entries``
+    is the number of entries that the suite has for the CPU, so that a partial run can be recognized.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Declared:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Declared:
-        """The inverse of :func:`dataclasses.asdict`."""
+        """Make an instance from a dictionary, the inverse of :func:`dataclasses.asdict`."""
         return cls(**{name: _frozen(value) for name, value in _known(cls, data).items()})
 
 
@@ -33,10 +33,10 @@ class Declared:
 class Origin:
     """The place of a case in its suite.
 
-    ``sample`` is its number there; ``group``, ``samples`` or ``untestable`` where the record stands
-    for all samples of an entry. ``form`` says how it ran: native or composite, as the driver says, or
-    the form in which the suite asks for it. ``overloads`` are those that eager PyTorch calls.
-    ``among`` is how many samples the entry has, ``values`` shows the inputs of a failing case.
+    ``sample`` is its number there, or ``group``, ``samples`` or ``untestable`` if the record stands for all
+    samples of an entry. ``form`` is the form in which it ran: native or composite, as the driver reports, or
+    the form that the suite requests. ``overloads`` are those that eager PyTorch calls. ``among`` is the
+    number of samples that the entry has, and ``values`` shows the inputs of a failing case.
     """
 
     suite: str
@@ -49,18 +49,18 @@ class Origin:
     declared: Declared | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain dictionaries and lists."""
+        """Return the fields as plain dictionaries and lists."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Origin:
-        """The inverse of :meth:`to_dict`; unknown keys are left out."""
+        """Make an instance from a dictionary of :meth:`to_dict`; unknown keys are ignored."""
         known = {name: _frozen(value) for name, value in _known(cls, data).items()}
         declared = known.get("declared")
         return cls(**{**known, "declared": None if declared is None else Declared.from_dict(declared)})
 
     def describe(self) -> str:
-        """One line: ``sample 3 of opinfo (empty), native; calls aten.add.Tensor``."""
+        """Return one line, such as ``sample 3 of opinfo (empty), native; calls aten.add.Tensor``."""
         what = f"sample {self.sample}" if isinstance(self.sample, int) else self.sample
         text = f"{what} of {self.suite}" + (f" ({self.note})" if self.note else "")
         text += f", {self.form}" if self.form else ""

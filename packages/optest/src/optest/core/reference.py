@@ -1,4 +1,4 @@
-"""The right answer of a case: its reference, called and rounded. Not here: the references themselves."""
+"""Computing the correct results of a case: its reference is called, and its results are rounded."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ Arrays = tuple[NDArray[Any], ...]
 
 
 def reference_outputs(case: TestCase, inputs: Sequence[NDArray[Any]]) -> Arrays:
-    """What the case's reference gives for ``inputs``, one array per output, in its own wide dtypes.
+    """Return the results of the case's reference for ``inputs``, one array per output, in its wide dtypes.
 
-    The reference gets copies, so outputs never share memory with ``inputs``. Raises
-    :class:`UsageError` if it gives another number of outputs, :class:`InputWritten` if it
-    wrote into what it was given.
+    The reference gets copies, so outputs never share memory with ``inputs``. Raises :class:`UsageError` if
+    the number of outputs is wrong, and :class:`InputWritten` if the reference wrote into its arguments.
     """
     given = copies(inputs)
     found = load_reference(case.reference)(given, case.attributes)
@@ -38,6 +37,6 @@ def reference_outputs(case: TestCase, inputs: Sequence[NDArray[Any]]) -> Arrays:
 
 
 def rounded(case: TestCase, wide: Sequence[NDArray[Any]]) -> Arrays:
-    """``wide`` in the case's output dtypes: what a perfect backend gives."""
-    with np.errstate(all="ignore"):  # overflow to inf is the right answer of a narrow dtype
+    """Round ``wide`` to the case's output dtypes, which gives the results of a perfect backend."""
+    with np.errstate(all="ignore"):  # overflow to inf is correct in a narrow dtype
         return tuple(one.astype(dtype) for one, dtype in zip(wide, case.output_dtypes, strict=True))

@@ -1,7 +1,7 @@
-"""What a case came to: statuses, the record of one case, the facts about a run.
+"""The result of a case: statuses, the record of one case, and the facts about a run.
 
-Nothing here decides anything: the runner fills these in. Reports, the ledger and
-the journal read and write their dictionaries.
+The runner fills these in; nothing here judges anything. Reports, the ledger and the journal read and write
+their dictionaries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Status(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether it makes the run fail."""
+        """Whether this status makes the run fail."""
         return self in FAILURES
 
 
@@ -44,14 +44,13 @@ FAILURES = frozenset({Status.MISMATCH, Status.ERROR, Status.CRASHED, Status.TIME
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The record of one case: JSON-safe, equal wherever it is read.
+    """The record of one case, which is JSON-safe and the same wherever it is read.
 
-    ``backend`` has ``kind``, ``name``, ``chip`` and, if there is one, ``config``; ``comparisons`` one
-    ``Comparison.to_dict()`` per output; ``signal`` names the signal that ended the
-    process (``SIGSEGV``); ``duration_s`` is what the driver took; ``rerun`` is the
-    command that runs exactly this case; ``origin`` is the place in one of PyTorch's databases.
-    ``inputs`` is a hash of the inputs' values, ``settings`` one of the driver's settings for the case;
-    empty where it is not known.
+    ``backend`` has ``kind``, ``name``, ``chip`` and, if there is one, ``config``. ``comparisons`` has one
+    ``Comparison.to_dict()`` per output. ``signal`` is the name of the signal that ended the process
+    (``SIGSEGV``), ``duration_s`` the time that the driver took, and ``rerun`` the command that runs exactly
+    this case. ``origin`` is its place in one of PyTorch's databases. ``inputs`` is a hash of the inputs'
+    values, and ``settings`` a hash of the driver's settings for the case; both are empty if unknown.
     """
 
     case_id: str
@@ -82,7 +81,7 @@ class CaseResult:
             object.__setattr__(self, name, writable(getattr(self, name)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as plain dictionaries and lists."""
+        """Return the record as plain dictionaries and lists."""
         return {
             **{name: getattr(self, name) for name in _FIELDS},
             "dtypes": list(self.dtypes),
@@ -96,12 +95,12 @@ class CaseResult:
 
     @cached_property
     def json(self) -> str:
-        """:meth:`to_dict` as one line of Python's JSON: infinite attributes stay ``Infinity``."""
+        """:meth:`to_dict` as one line of Python's JSON, in which infinite attributes are ``Infinity``."""
         return _ENCODE(self.to_dict())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
-        """The inverse of :meth:`to_dict`; unknown keys are left out."""
+        """Make a record from a dictionary of :meth:`to_dict`; unknown keys are ignored."""
         known = {name: data[name] for name in _FIELDS if name in data}
         return cls(
             **{
@@ -118,9 +117,9 @@ class CaseResult:
 
 @dataclass
 class RunInfo:
-    """What is known of a run before its first case; ``started`` is ISO 8601 with a time zone.
+    """The facts about a run that are known before its first case.
 
-    ``planned`` is how many cases it has, where that is known.
+    ``started`` is in ISO 8601 with a time zone. ``planned`` is the number of cases, if known.
     """
 
     run_id: str
@@ -134,7 +133,7 @@ class RunInfo:
 
     @property
     def target(self) -> str:
-        """What it ran on: runs whose targets differ are never put together."""
+        """The target of the run; runs with different targets are never combined."""
         known = self.backend
         target = BackendTarget(
             known.get("kind") or "", known.get("name"), known.get("chip"), known.get("config")

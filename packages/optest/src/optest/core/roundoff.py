@@ -1,12 +1,12 @@
-"""How far rounding alone may take a right result: bounds derived from the reference.
+"""Bounds on the error that rounding alone can cause in a correct result, derived from the reference.
 
-The tolerances of ``tolerance`` suit single operations. An operator made of many has a
-``rounding`` rule in its descriptor, and an element that misses tolerance and accuracy
-rule still counts as right if its error against the reference is within the bound of the
-rule. Bounds follow from the inputs and the unit roundoff, never from what a backend gave.
+The tolerances of ``tolerance`` suit single operations. An operator made of many operations has a ``rounding``
+rule in its descriptor. An element that misses both the tolerance and the accuracy rule still counts as
+correct if its error against the reference is within the bound of that rule. Bounds follow from the inputs and
+the unit roundoff, never from the results of a backend.
 
-u is the unit roundoff of the results' dtype, ε/2, and v that of the dtype in which sums are
-kept: float32 for narrower floats, else u. t is the reference.
+u is the unit roundoff of the results' dtype, ε/2. v is the unit roundoff of the dtype in which sums are kept:
+float32 for narrower floats, else the results' dtype, so that v = u. t is the reference.
 
 ``Sums``
     Every result is a sum of n products of one element of each factor (Higham, *Accuracy
@@ -15,22 +15,21 @@ kept: float32 for narrower floats, else u. t is the reference.
 
         |error| ≤ min(n, λ√n)·v/(1 − nv) · f(|x|)  +  3u·(|t| + |a|)
 
-    f(|x|) is the reference of the absolute inputs, n the reference of ones. The second
-    term is the storage of product, scaled product, scaled addend a and result.
-    ``in_place``: the running sum is kept in the results' dtype, so v = u: the rule of
-    operators that add into a tensor, where each addition is stored. Complex products
-    are four real ones: 2√2·v instead of v (§3.6).
+    f(|x|) is the reference for the absolute values of the inputs, and n the reference for inputs of ones. The
+    second term accounts for storing the product, the scaled product, the scaled addend a and the result.
+    ``in_place``: the running sum is kept in the results' dtype, so v = u. This is the rule for operators that
+    add into a tensor, where each addition is stored. A complex product consists of four real ones, so v is
+    replaced by 2√2·v (§3.6).
 
 ``Stages``
-    The result comes of at most ``count`` steps, each of which rounds its result, or
-    equivalently its operands, to the results' dtype once (mixed forward-backward
-    stability, §1.5)::
+    The result is computed in at most ``count`` steps. Each step rounds its result, or equivalently its
+    operands, to the results' dtype once (mixed forward-backward stability, §1.5)::
 
         |error| ≤ count·u · (|t| + max |f(x(1 + hδ)) − f(x)|/h)
 
-    where δ are 64 vectors of random signs: the largest change to first order where
-    few inputs matter, about 2½ standard deviations of it where many do. An input that
-    is ``shifted`` by s changes to x + hδ(|x| + s).
+    where δ are 64 vectors of random signs. If few inputs matter, this is the largest change to first order;
+    if many do, it is about 2½ standard deviations of the change. An input that is ``shifted`` by s changes to
+    x + hδ(|x| + s).
 """
 
 from __future__ import annotations
@@ -54,16 +53,16 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 LAMBDA = 8.0
-"""A sum of n terms exceeds λ√n·u with probability 2·exp(−λ²/2), which is 3e-14."""
+"""λ: the error of a sum of n terms exceeds λ√n·u with probability 2·exp(−λ²/2), which is 3e-14."""
 PROBES = 64
 STEP = 2.0**-20
-"""h: far above the roundoff of the reference's float64, far below 1."""
+"""h: far above the roundoff of the reference's float64, and far below 1."""
 _FACTORS = ("alpha", "beta")
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of products. ``addend`` names the input that is added to the sum, if there is one."""
+    """The rule for sums of products; ``addend`` names the input that is added to the sum, if there is one."""
 
     addend: str | None = None
     in_place: bool = False
@@ -71,10 +70,10 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A few steps, each rounded to the results' dtype.
+    """The rule for a few steps, each rounded to the results' dtype.
 
-    ``shifted``: inputs of which a first step takes the sum with a number, by that
-    number's size: the sum is rounded in proportion to both.
+    ``shifted`` maps an input to the size of a number that the first step adds to it: the sum is rounded in
+    proportion to both.
     """
 
     count: int = 4
@@ -85,7 +84,7 @@ Rounding = Sums | Stages
 
 
 def rule_of(case: TestCase) -> Rounding | None:
-    """The operator's rule, or one step for an elementwise one; None where there is no rule."""
+    """Return the operator's rule, or ``Stages(1)`` for an elementwise one, or None if there is none."""
     own = case.descriptor.rounding
     return own or (Stages(1) if "elementwise" in case.descriptor.tags else None)
 
@@ -93,10 +92,10 @@ def rule_of(case: TestCase) -> Rounding | None:
 def rounding_bounds(
     case: TestCase, rule: Rounding, inputs: Sequence[Array], wide: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """For each output the largest error that rounding explains, by ``rule``.
+    """Return, for each output, the largest errors that rounding can explain by ``rule``.
 
-    ``wide`` is the reference for ``inputs``. Bounds have the outputs' shapes; they are 0
-    where the reference is not finite, and for integers.
+    ``wide`` is the reference for ``inputs``. The bounds have the shapes of the outputs. They are 0 for
+    integers and where they would not be finite.
     """
     with np.errstate(all="ignore"):
         find = _sums if isinstance(rule, Sums) else _stages
@@ -120,7 +119,7 @@ def _sums(case: TestCase, rule: Sums, inputs: Sequence[Array], wide: Sequence[Ar
         stored = unit_roundoff(dtype)
         kept_in = stored if rule.in_place else min(stored, unit_roundoff("float32"))
         kept_in *= 2 * math.sqrt(2) if kind_of(np.dtype(dtype)) == "complex" else 1
-        # A mean divides its n terms by n, which the sum of ones does not show.
+        # A mean divides its n terms by n, so the sum of ones does not show n.
         n = np.maximum(np.abs(count), inputs[0].size / max(truth.size, 1))
         growth = np.minimum(n, LAMBDA * np.sqrt(n)) * kept_in / np.maximum(1 - n * kept_in, 0.5)
         bounds.append(growth * np.abs(size) + 3 * stored * (np.abs(truth) + np.abs(added)))
@@ -139,9 +138,9 @@ def _stages(case: TestCase, rule: Stages, inputs: Sequence[Array], wide: Sequenc
 def stage_changes(
     function: Callable[[Sequence[Array]], Sequence[Array]], inputs: Sequence[Array], shifts: Sequence[float]
 ) -> list[Array]:
-    """max |f(x(1 + hδ)) − f(x)|/h of ``Stages``, one array for each output of ``function``.
+    """Return max |f(x(1 + hδ)) − f(x)|/h of ``Stages``, one array for each output of ``function``.
 
-    It is given floating inputs in at least float64, and others as they are.
+    ``function`` gets floating-point inputs in at least float64, and all other inputs unchanged.
     """
     rng = np.random.default_rng(0)
 
@@ -164,7 +163,7 @@ def _reference(case: TestCase, inputs: Sequence[Array], **attributes: Any) -> tu
 
 
 def _changed(values: Array, change: Callable[[Array], Array]) -> Array:
-    """``change`` of a floating input, in at least float64; other inputs as they are."""
+    """Apply ``change`` to a floating-point input, in at least float64; return other inputs unchanged."""
     if kind_of(values.dtype) not in ("float", "complex"):
         return values
     wide = np.complex128 if values.dtype.kind == "c" else np.float64

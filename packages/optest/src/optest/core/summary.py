@@ -1,4 +1,4 @@
-"""What a run came to, in numbers."""
+"""The result of a run in numbers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import Any
 from .result import CaseResult, Status
 
 CAPTURE = "capture"
-"""The part of a suite's time that is PyTorch's own: tracing a function into a graph."""
+"""The name of PyTorch's own part of a suite's time: tracing a function into a graph."""
 KEPT = 1000
-"""Failures that a summary holds; it counts all of them."""
+"""The most failures that a summary keeps; all are counted."""
 
 
 @dataclass
 class Summary:
     """Counts by status, and the first failures.
 
-    ``total`` is the number of planned cases where it is known; ``resumed`` counts results
-    taken from an earlier, interrupted run. ``interrupted``: the run ended, by Ctrl-C or by
-    an error, before every case had a result. ``stopped``: a failure ended it early.
-    ``problems`` are reports and ledgers that could not be written, and failed teardowns.
-    ``seconds``: what named parts of a suite of PyTorch's took, over all processes and over
-    the runs that this one resumed.
+    ``total`` is the number of planned cases, if known. ``resumed`` counts the results taken from an earlier,
+    interrupted run. ``interrupted``: the run ended, by Ctrl-C or an error, before every case had a result.
+    ``stopped``: a failure ended the run early. ``problems`` are reports and ledgers that could not be
+    written, and failed teardowns. ``seconds`` has the time of each named part of a suite of PyTorch's, summed
+    over all processes and over the runs that this one resumed.
     """
 
     total: int | None = None
@@ -47,21 +46,21 @@ class Summary:
 
     @property
     def ran(self) -> int:
-        """The cases that have a result."""
+        """The number of cases that have a result."""
         return self.counts.total()
 
     @property
     def missing(self) -> int | None:
-        """The planned cases without a result; None where it is not known how many are planned."""
+        """The number of planned cases without a result; None if the number of planned cases is unknown."""
         return None if self.total is None else max(self.total - self.ran, 0)
 
     @property
     def failed(self) -> int:
-        """The cases that make the run fail."""
+        """The number of cases that make the run fail."""
         return sum(count for status, count in self.counts.items() if status.failed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, JSON-safe; failures by id."""
+        """Return the numbers as a JSON-safe dictionary, with the ids of failures."""
         return {
             "total": self.total,
             "ran": self.ran,
@@ -80,9 +79,9 @@ class Summary:
 
 
 def unfinished(outcome: Mapping[str, Any] | None, planned: int | None, ran: int) -> str:
-    """Why a recorded run is not whole, and how much of it there is; empty for one that is.
+    """Return why a recorded run is incomplete, and how many cases have a result; empty if it is complete.
 
-    ``outcome`` is its summary's dictionary, None where it has none; ``planned`` and ``ran`` count cases.
+    ``outcome`` is the dictionary of its summary, or None if it has none; ``planned`` and ``ran`` count cases.
     """
     total = planned
     if outcome is not None:
@@ -98,7 +97,7 @@ def unfinished(outcome: Mapping[str, Any] | None, planned: int | None, ran: int)
 
 
 def cost_split(seconds: Mapping[str, float]) -> str:
-    """PyTorch's capture apart from everything else, in one line; empty if nothing was timed."""
+    """Return one line with the time of PyTorch's capture and of everything else; empty if not timed."""
     capture = seconds.get(CAPTURE, 0.0)
     rest = sum(seconds.values()) - capture
     if not rest + capture:

@@ -1,6 +1,6 @@
-"""How close is close enough: tolerances per dtype, category and operator.
+"""Tolerances per dtype, category and operator.
 
-The numbers live here; what they mean to a verdict is in ``comparator``.
+This module has the numbers; ``comparator`` applies them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ import numpy as np
 from .dtypes import float_format, kind_of, native, real_part
 
 ANY_DTYPE = "*"
-"""The key of changes that hold for every dtype of an operator or category."""
+"""The key for changes that apply to every dtype of an operator or category."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """When an element counts as right.
+    """The condition for an element to count as correct.
 
-    A finite floating element passes if ``|actual − expected| ≤ atol + rtol·|expected|``
-    (complex: of the moduli); integers and bools ignore all of this, they are exact.
+    A finite floating-point element passes if ``|actual − expected| ≤ atol + rtol·|expected|``; for complex
+    numbers, these are moduli. Integers and bools must always be equal, whatever the tolerance.
 
     ``equal_nan``: NaN agrees with NaN. ``signed_zero``: −0.0 disagrees with +0.0.
-    ``factor`` is the k of the accuracy rule: how many times the control's error
-    is still acceptable.
+    ``factor`` is the k of the accuracy rule: the error may be at most k times that of the control.
 
-    Raises ``ValueError`` unless rtol and atol are finite and at least 0, factor finite
-    and at least 1, and the others bools.
+    Raises ``ValueError`` unless rtol and atol are finite and at least 0, factor is finite and at least 1, and
+    the others are bools.
     """
 
     rtol: float
@@ -52,7 +51,7 @@ class Tolerance:
 
 
 EXACT = Tolerance(0.0, 0.0)
-"""Equal values; what integers and bools are held to."""
+"""The tolerance that requires equal values, which holds for integers and bools."""
 
 # torch.testing.assert_close's defaults (torch/testing/_comparison.py, _DTYPE_PRECISIONS).
 _DEFAULTS = {
@@ -65,13 +64,13 @@ _DEFAULTS = {
 
 @cache
 def default_tolerance(dtype: np.dtype[Any] | str) -> Tolerance:
-    """The default tolerance of ``dtype``.
+    """Return the default tolerance of ``dtype``.
 
-    float16, bfloat16, float32 and float64 have those of ``torch.testing.assert_close``,
-    complex dtypes that of their parts. PyTorch has none for 8-bit formats: here they
-    are allowed about one step, rtol = eps and atol = the smallest subnormal. Exact
-    are integers, bools, formats of fewer bits (codes, of which one step is half the
-    value) and float8_e8m0fnu (scales, without fraction bits).
+    float16, bfloat16, float32 and float64 have the tolerances of ``torch.testing.assert_close``, and complex
+    dtypes have the tolerance of their parts. PyTorch has none for 8-bit formats: here they are allowed about
+    one step, with rtol = eps and atol = the smallest subnormal. Integers, bools, formats of fewer bits
+    (codes, in which one step is half the value) and float8_e8m0fnu (scales, without fraction bits) must be
+    exact.
     """
     real = real_part(native(np.dtype(dtype)))
     if kind_of(real) != "float":
@@ -96,11 +95,10 @@ _FIELDS = tuple(one.name for one in fields(Tolerance))
 class ToleranceTable:
     """Tolerances by dtype, overridden by category and by operator.
 
-    ``dtypes`` maps a dtype name to changes, ``categories`` and ``operators`` map
-    a name to such a mapping, in which ``"*"`` stands for every dtype. Changes
-    replace single fields; the later wins: default, ``dtypes``, category,
-    operator, and within each ``"*"``, the real part of a complex dtype, the dtype
-    itself. Integers and bools stay exact whatever the table says.
+    ``dtypes`` maps a dtype name to changes. ``categories`` and ``operators`` map a name to such a mapping, in
+    which ``"*"`` stands for every dtype. Changes replace single fields, and later ones win. The order is:
+    default, ``dtypes``, category, operator, and within each of these ``"*"``, the real part of a complex
+    dtype, the dtype itself. Integers and bools stay exact whatever the table says.
 
     Raises ``ValueError`` for an unknown dtype or field and for impossible values.
     """
@@ -118,7 +116,7 @@ class ToleranceTable:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToleranceTable:
-        """Read the mapping that :meth:`to_dict` writes, every section optional."""
+        """Read a mapping as :meth:`to_dict` writes it; every section is optional."""
         unknown = sorted(set(data) - {"dtypes", "categories", "operators"})
         if unknown:
             raise ValueError(
@@ -127,7 +125,7 @@ class ToleranceTable:
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table as plain, JSON-safe dictionaries."""
+        """Return the table as plain, JSON-safe dictionaries."""
         return {
             "dtypes": {name: dict(changes) for name, changes in self.dtypes.items()},
             "categories": _plain(self.categories),
@@ -137,7 +135,7 @@ class ToleranceTable:
     def lookup(
         self, dtype: np.dtype[Any] | str, *, operator: str | None = None, category: str | None = None
     ) -> Tolerance:
-        """The tolerance for results of ``dtype`` of ``operator``, which belongs to ``category``."""
+        """Return the tolerance for results in ``dtype`` of ``operator``, which belongs to ``category``."""
         dtype = native(np.dtype(dtype))
         tolerance = default_tolerance(dtype)
         if kind_of(dtype) in ("bool", "int"):
@@ -153,11 +151,11 @@ class ToleranceTable:
         return replace(tolerance, **changes)
 
     def with_operator(self, name: str, dtype: str = ANY_DTYPE, **changes: float | bool) -> ToleranceTable:
-        """A copy with ``changes`` for one operator."""
+        """Return a copy with ``changes`` for one operator."""
         return replace(self, operators=_merged(self.operators, name, dtype, changes))
 
     def with_category(self, name: str, dtype: str = ANY_DTYPE, **changes: float | bool) -> ToleranceTable:
-        """A copy with ``changes`` for one category."""
+        """Return a copy with ``changes`` for one category."""
         return replace(self, categories=_merged(self.categories, name, dtype, changes))
 
 

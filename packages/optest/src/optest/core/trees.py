@@ -1,7 +1,4 @@
-"""Comparison of nested outputs: walks two trees and compares their arrays.
-
-The verdict on an array is ``comparator``'s.
-"""
+"""Comparing nested outputs: two trees are walked, and ``comparator`` judges each pair of arrays."""
 
 from __future__ import annotations
 
@@ -26,15 +23,13 @@ def compare_trees(
 ) -> TreeComparison:
     """Judge nested outputs leaf by leaf with :func:`compare`.
 
-    Trees are dicts (order does not matter), lists and tuples (which of the two does
-    not matter) of arrays, NumPy scalars, floats and complex numbers; other leaves
-    (None, ints, strings) must be of one type and equal. ``tolerance`` may be a
-    function of a leaf's dtype, such as ``partial(table.lookup, operator="exp")``.
-    ``reference`` and ``control`` are shaped like ``expected``; None stands for a
-    subtree that has none.
+    Trees are dicts (in any order), and lists or tuples (which are interchangeable) of arrays, NumPy scalars,
+    floats and complex numbers. Other leaves (None, ints, strings) must have the same type and be equal.
+    ``tolerance`` may be a function of a leaf's dtype, such as ``partial(table.lookup, operator="exp")``.
+    ``reference`` and ``control`` have the structure of ``expected``; None stands for a subtree that has none.
 
-    Raises what :func:`compare` raises, and ``ValueError`` for a reference or control
-    with another structure than ``expected``.
+    Raises what :func:`compare` raises, and ``ValueError`` for a reference or control whose structure differs
+    from that of ``expected``.
     """
     leaves: list[tuple[str, Comparison]] = []
     differences: list[str] = []
@@ -67,7 +62,7 @@ def _tree_type(value: Any) -> str:
 
 
 def _common_keys(path: str, found: Any, wanted: Any, differences: list[str]) -> list[Any]:
-    """Keys or indices that both containers have; the others become ``differences``."""
+    """Return the keys or indices that both containers have; add the others to ``differences``."""
     if isinstance(wanted, Mapping):
         mine, theirs = list(found), list(wanted)
     else:

@@ -1,11 +1,10 @@
 """Distances counted in units in the last place (ULP).
 
-Every floating format whose bits are sign and magnitude orders its values like
-its magnitudes, so a value maps to an integer (negative for a set sign bit) and
-the distance of two values is the difference of two integers: the number of
-representable steps between them, across binades, denormals and zero. Both zeros
-map to 0; infinity is one step beyond the largest finite value. See B. Dawson,
-"Comparing Floating Point Numbers" (2012).
+In a floating-point format whose bits are a sign and a magnitude, a larger magnitude means a larger absolute
+value. So each value maps to an integer: its magnitude, which is negative if the sign bit is set. The distance
+of two values is the difference of their integers, which is the number of representable steps between them,
+across binades, denormals and zero. Both zeros map to 0, and infinity is one step beyond the largest finite
+value. See B. Dawson, "Comparing Floating Point Numbers" (2012).
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from .dtypes import float_format, kind_of, native, real_part
 def ordered(values: NDArray[Any]) -> NDArray[np.int64]:
     """Map real floating ``values`` to integers: v < w ⇔ ordered(v) < ordered(w).
 
-    Shape kept, int64 for every format; +0 and −0 map to 0 and neighbours differ
-    by 1. NaNs map to integers beyond infinity's that mean nothing.
+    The result has the same shape, and is int64 for every format. +0 and −0 map to 0, and neighbors differ by
+    1. NaNs map to integers beyond those of infinity, which have no meaning.
 
-    Raises ``TypeError`` for a dtype that is not real floating.
+    Raises ``TypeError`` for a dtype that is not real floating-point.
     """
     if kind_of(values.dtype) != "float":
         raise TypeError(f"only real floating values are ordered by their bits, not {values.dtype}")
@@ -41,11 +40,11 @@ def ordered(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def ulp_distance(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.uint64]:
-    """Representable steps between ``left`` and ``right``, element by element.
+    """Return the number of representable steps between ``left`` and ``right``, element by element.
 
-    Both have the same floating or complex dtype and broadcastable shapes; the
-    distance of complex values is the larger one of their parts. Where either is
-    NaN the number means nothing.
+    Both must have the same floating-point or complex dtype and broadcastable shapes. The distance of complex
+    values is the larger one of the distances of their parts. If either value is NaN, the number has no
+    meaning.
 
     Raises ``TypeError`` for other dtypes or two different ones.
     """
@@ -61,12 +60,11 @@ def ulp_distance(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def ulp_size(magnitudes: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.float64]:
-    """The distance between neighbouring values of ``dtype`` around ``magnitudes``.
+    """Return the distance between neighboring values of ``dtype`` around ``magnitudes``.
 
-    ``magnitudes`` are non-negative and of any wider real floating dtype; the
-    answer is the upward gap at the largest power of two not above each, never
-    less than the smallest subnormal nor more than the gap below the largest
-    finite value (so it is finite for infinity and NaN too).
+    ``magnitudes`` are non-negative and have any wider real floating-point dtype. The result is the gap above
+    the largest power of two that is not above the magnitude. It is at least the smallest subnormal and at
+    most the gap below the largest finite value, so it is finite for infinity and NaN, too.
     """
     form = float_format(real_part(dtype))
     exponents = np.frexp(magnitudes)[1] - (form.mantissa_bits + 1)

@@ -1,7 +1,7 @@
-"""The verdict on a case: its outputs, its tolerances, its bounds on rounding errors.
+"""The verdict on a case, from its outputs, its tolerances and its bounds on rounding errors.
 
-Everything that judges arrays of a case comes through here: runner, tests, mutation test.
-The comparison of two arrays itself is in ``comparator``.
+The runner, the tests and the mutation test all use this to judge the arrays of a case. ``comparator``
+compares two arrays.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ def judge(
     wide: Sequence[Array] | None,
     inputs: Callable[[], Sequence[Array]],
 ) -> list[Comparison]:
-    """One comparison per output of ``case``.
+    """Return one comparison per output of ``case``.
 
-    ``wide`` is the unrounded reference, None if the expected outputs came from elsewhere.
-    Results that are elements of the inputs are exact; those of an operator that is tagged
-    ``exact`` are so but for the sign of zero. Narrow floats of an elementwise operator are judged
-    apiece. ``inputs`` gives the case's inputs as the reference saw them; it is called
-    only where such a result, or one of an operator with a ``rounding`` rule, misses tolerance and
-    accuracy rule. A tolerance that the case was given has no such second chance.
+    ``wide`` is the unrounded reference, or None if the expected outputs came from elsewhere. Unless the case
+    has a tolerance of its own, results of an operator tagged ``data-movement`` must be exact, and those of an
+    operator tagged ``exact`` must be exact except for the sign of zero. Narrow floats of an elementwise
+    operator are judged apiece.
+
+    If a result that is judged apiece, or one of an operator with a ``rounding`` rule, misses both the
+    tolerance and the accuracy rule, it is judged again with bounds on rounding errors. Only then is
+    ``inputs`` called, which returns the case's inputs as the reference saw them. A case with a tolerance of
+    its own is not judged again.
     """
     tags, given, names = case.descriptor.tags, case.tolerance is not None, case.output_dtypes
     truths = [None] * len(expected) if wide is None else wide
@@ -72,5 +75,5 @@ def judge(
 
 
 def _for(expected: Array, tolerance: Tolerance, signed: Mapping[str, bool]) -> Tolerance:
-    """``tolerance``, and the sign of zero where it is ``signed``: in real numbers."""
+    """Return ``tolerance`` with the changes of ``signed``, which apply to real floating-point dtypes only."""
     return replace(tolerance, **signed) if kind_of(expected.dtype) == "float" else tolerance

@@ -1,7 +1,7 @@
-"""What is covered, computed from recorded results: criteria, maturity stages, COVERAGE.md, badges.
+"""Computes coverage from recorded results: criteria, maturity stages, COVERAGE.md, badges.
 
-Nothing here is declared by hand but the stages themselves and what no result can show,
-and both are data. Not here: running anything, and the ledger.
+Only two things are declared by hand, both as data: the stages themselves, and evidence for items
+that no result can show. Not here: running anything, and the ledger.
 """
 
 from .attestation import Attestation, load_attestations

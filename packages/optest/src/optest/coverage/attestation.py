@@ -7,7 +7,7 @@
     sha256 = "…"                  # of the output
     output = "audit.txt"          # optional: the output itself, beside this file; checked if there
 
-It is shown as attested, never as met, and expires.
+Such an item is shown as attested, never as met, and the evidence expires.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Attestation:
     problem: str = ""
 
     def expires(self, valid_days: int) -> datetime.date:
-        """The last day on which it counts."""
+        """The last day on which the evidence counts."""
         return self.date + datetime.timedelta(days=valid_days)
 
 
 def load_attestations(path: Path | None) -> dict[str, Attestation]:
-    """The newest evidence by id; none without a file. Raises :class:`PlanError`."""
+    """Return the newest evidence by id; empty without a file. Raises :class:`PlanError`."""
     if path is None:
         return {}
     try:
@@ -76,10 +76,10 @@ def load_attestations(path: Path | None) -> dict[str, Attestation]:
 
 
 def attest(path: Path, criterion: str, command: Sequence[str], today: datetime.date) -> Attestation:
-    """Run ``command`` and add what it printed to the evidence in ``path``.
+    """Run ``command`` and add a hash of its output to the evidence in ``path``.
 
-    Raises :class:`UsageError` if it fails: a failed audit attests nothing; also if ``criterion`` is not the
-    name of one.
+    Raises :class:`UsageError` if the command fails, because a failed audit attests nothing, and if
+    ``criterion`` is not a valid name.
     """
     if not re.fullmatch(EVIDENCE_ID, criterion):
         raise UsageError(
@@ -89,7 +89,7 @@ def attest(path: Path, criterion: str, command: Sequence[str], today: datetime.d
     if path.exists():
         if not path.is_file():
             raise UsageError(f"{path} is not a file that evidence can be added to")
-        load_attestations(path)  # a broken file is told before anything is added
+        load_attestations(path)  # report a broken file before anything is added
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     except OSError as error:

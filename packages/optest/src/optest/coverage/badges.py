@@ -1,4 +1,4 @@
-"""Badges as SVG files of our own: nothing is fetched to make or to show them."""
+"""Makes badges as SVG files; nothing is downloaded to make or show them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..files import write_whole
 from .snapshot import Snapshot
 
 _COLORS = ((0.9, "#2e7d32"), (0.6, "#9a6700"), (0.0, "#b3261e"))
-"""From this share on; white text has a contrast of 4.5 on each."""
+"""Colors, each with the smallest share that it is used for; white text has a contrast of 4.5 on each."""
 _TEMPLATE = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" \
 aria-label="{label}: {value}"><title>{label}: {value}</title>\
 <rect width="{width}" height="20" rx="3" fill="{color}"/>\
@@ -22,7 +22,7 @@ aria-label="{label}: {value}"><title>{label}: {value}</title>\
 
 
 def badge(label: str, value: str, share: float) -> str:
-    """An SVG; ``share`` of what is wanted decides the colour."""
+    """Return a badge as SVG; ``share``, the part of the goal that is reached, decides the color."""
     color = next(color for least, color in _COLORS if share >= least)
     label_w, value_w = 7 * len(label), 7 * len(value)
     return _TEMPLATE.format(
@@ -33,7 +33,7 @@ def badge(label: str, value: str, share: float) -> str:
 
 
 def write_badges(snapshot: Snapshot, folder: Path) -> list[Path]:
-    """``stage.svg`` and ``coverage.svg`` in ``folder``; raises :class:`ReportError`."""
+    """Write ``stage.svg`` and ``coverage.svg`` to ``folder``; raises :class:`ReportError`."""
     progress = snapshot.progress
     texts = {
         "stage.svg": badge("stage", str(progress.reached), progress.reached / progress.target),

@@ -1,7 +1,7 @@
-"""The five criteria of a covered operator, as functions of what is recorded of it.
+"""The five criteria of a covered operator, as functions of its recorded results.
 
-1. a kernel is there and right; 2. all major dtypes; 3. gradients, if it is
-differentiable; 4. edge cases and errors; 5. tests exist and pass reliably.
+1. a kernel exists and is right; 2. all major dtypes work; 3. gradients are right, if the
+operator is differentiable; 4. edge cases and errors; 5. tests exist and pass reliably.
 Not here: counting (``evidence``), what whole backends need (``stages``).
 """
 
@@ -14,11 +14,11 @@ from enum import StrEnum
 from .evidence import FORWARD, OperatorEvidence, Tally
 
 _SHOWN = 100
-"""Characters of a reason."""
+"""How many characters of a reason are shown."""
 
 
 class State(StrEnum):
-    """What a criterion, or an item of a stage, comes to."""
+    """The state of a criterion or of an item of a stage."""
 
     MET = "met"
     MISSING = "missing"
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Rules:
-    """What the criteria ask for; a team may replace it in its stages file."""
+    """The requirements of the criteria; a team may replace them in its stages file."""
 
     major_dtypes: tuple[str, ...] = ("float32", "float64", "int32", "int64")
     gradient_phases: tuple[str, ...] = ("backward",)
@@ -43,7 +43,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Finding:
-    """One criterion of one operator; ``missing`` says item by item what there is not."""
+    """The state of one criterion of one operator; ``missing`` lists what is missing."""
 
     criterion: str
     state: State
@@ -51,7 +51,7 @@ class Finding:
 
 
 def kernel(operator: OperatorEvidence, rules: Rules) -> Finding:
-    """Right in every forward case of at least one dtype, without falling back."""
+    """Require that every forward case of at least one dtype passes without falling back."""
     tallies = [tally for (phase, _), tally in operator.tallies.items() if phase == FORWARD]
     if any(one.clean for one in tallies):
         return _finding("kernel", ())
@@ -59,12 +59,15 @@ def kernel(operator: OperatorEvidence, rules: Rules) -> Finding:
 
 
 def dtypes(operator: OperatorEvidence, rules: Rules) -> Finding:
-    """Right in every forward case of each major dtype that the reference supports."""
+    """Require that every forward case passes in each major dtype that the reference supports."""
     return _finding("dtypes", _unclean(operator, FORWARD, _major(operator.dtypes, rules)))
 
 
 def autograd(operator: OperatorEvidence, rules: Rules) -> Finding:
-    """Right gradients for each major dtype that is differentiable; where all are skipped there are none."""
+    """Require right gradients for each major dtype that is differentiable.
+
+    If all gradient cases were skipped, the criterion does not apply.
+    """
     wanted = _major(operator.gradients, rules)
     if not wanted or all(operator.tally(phase, wanted).skipped for phase in rules.gradient_phases):
         return Finding("autograd", State.NOT_APPLICABLE)
@@ -74,9 +77,10 @@ def autograd(operator: OperatorEvidence, rules: Rules) -> Finding:
 
 
 def edges(operator: OperatorEvidence, rules: Rules) -> Finding:
-    """Right in every recorded edge case and error; there must be some.
+    """Require that every recorded edge case and error passes, and that there is at least one.
 
-    In a dtype of which nothing passes, it is not the edge that is missing.
+    Small inputs count only in dtypes in which some forward case passes: otherwise the dtype is
+    missing, not the edge case.
     """
     found = {phase: operator.tally(phase) for phase in rules.edge_phases if phase in operator.phases}
     small = Tally()
@@ -92,7 +96,7 @@ def edges(operator: OperatorEvidence, rules: Rules) -> Finding:
 
 
 def reliability(operator: OperatorEvidence, rules: Rules) -> Finding:
-    """The same pass in each of the last runs."""
+    """Require that cases end the same way in each of the last runs, and that some pass."""
     tally = operator.everything()
     missing = []
     if tally.unreliable:
@@ -111,7 +115,7 @@ CRITERIA: Mapping[str, Callable[[OperatorEvidence, Rules], Finding]] = {
     "edges": edges,
     "reliability": reliability,
 }
-"""By name, in the order in which they are told."""
+"""The criteria by name, in the order in which they are reported."""
 
 
 def _finding(criterion: str, missing: Iterable[str]) -> Finding:
@@ -120,7 +124,7 @@ def _finding(criterion: str, missing: Iterable[str]) -> Finding:
 
 
 def _major(supported: set[str], rules: Rules) -> list[str]:
-    """The major ones among ``supported``; all of these where none is major (complex and bool operators)."""
+    """Return the major dtypes among ``supported``; all if none is major (complex and bool operators)."""
     return [one for one in rules.major_dtypes if one in supported] or sorted(supported)
 
 

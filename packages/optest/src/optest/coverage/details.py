@@ -1,6 +1,6 @@
-"""The page of details behind COVERAGE.md: runs, every item of every stage, every operator and overload.
+"""The details page behind COVERAGE.md: runs, every item of every stage, every operator and overload.
 
-Names and reasons come from results, so whatever Markdown would read is escaped.
+Names and reasons come from results, so all Markdown syntax in them is escaped.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _HEADINGS = {
     Level.UNSUPPORTED: "Intentionally unsupported, with the reason",
 }
 _RUNS = 100
-"""Commands of runs that the page names one by one."""
+"""How many commands of runs the page lists one by one."""
 _NAMED = 4
-"""Operators that an overload's row names."""
+"""How many operators the row of an overload names."""
 
 
 def details_page(snapshot: Snapshot, command: str) -> str:
-    """The page as Markdown; ``command`` is the one that wrote it."""
+    """Return the page as Markdown; ``command`` is the command that writes it."""
     sections = (_head(snapshot, command), _stages(snapshot), _operators(snapshot), _results(snapshot))
     return "\n".join([*(line for section in sections for line in section), ""])
 
@@ -55,7 +55,7 @@ def _head(snapshot: Snapshot, command: str) -> Iterator[str]:
 
 
 def _recorded(evidence: Evidence) -> Iterator[str]:
-    """What was recorded: runs, versions, cases, cost."""
+    """Yield the section about what was recorded: runs, versions, cases, cost."""
     first, last = evidence.runs[0], evidence.runs[-1]
     days = " to ".join(dict.fromkeys((first.started[:10], last.started[:10])))
     yield f"- Recorded: {len(evidence.runs)} runs, {escaped(first.run_id)} to {escaped(last.run_id)} ({days})"
@@ -144,7 +144,7 @@ def _with(text: Callable[[OperatorCoverage], str]) -> Callable[[list[OperatorCov
 
 
 def _results(snapshot: Snapshot) -> Iterator[str]:
-    """Everything that is recorded: by operator, and by the overloads that eager PyTorch calls."""
+    """Yield all recorded results, by operator and by the overloads that eager PyTorch calls."""
     yield "## Results by operator\n"
     yield "Passing cases of those that apply. Errors are the largest of all cases, in ULP, beside eager's.\n"
     yield "| operator | ran as | results | error | eager's |"
@@ -171,7 +171,10 @@ def _ran_as(classes: Mapping[str, int]) -> str:
 
 
 def _counted(tallies: Mapping[tuple[str, str], Tally]) -> str:
-    """``forward 24/24 (float32 float64), 3/4 int8; backward …``: dtypes that are clean together."""
+    """Return counts like ``forward 24/24 (float32 float64), 3/4 int8; backward …``.
+
+    Dtypes in which everything passes are counted together.
+    """
     by_phase: dict[str, dict[str, Tally]] = defaultdict(dict)
     for (phase, dtype), tally in sorted(tallies.items()):
         if tally.applicable:

@@ -1,9 +1,9 @@
 """The evidence: recorded cases of one backend, counted by operator, dtype and phase.
 
-The newest record of a case counts; older ones say only whether it is reliable. Shards
-and partial runs merge by themselves, because case ids are the same in every run. What
-a resumed run took over from one that was stopped is one execution, not two.
-Not here: what the counts amount to (``criteria``).
+The newest record of a case counts; older ones only show whether it is reliable. Shards
+and partial runs merge automatically, because case ids are the same in every run. A result
+that a resumed run took over from a stopped run counts as one execution, not two.
+Not here: judging the counts (``criteria``).
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from .selection import Selection
 
 FORWARD = "forward"
 _MACHINE = frozenset({"cpu", "cpus", "platform", "numpy"})
-"""Facts of a run's environment that pages leave out."""
+"""The facts about a run's environment that pages leave out."""
 NO_OPERATORS = frozenset({"module", "optim", "python_ref", "hop"})
-"""Suites whose entries are made of operators: what is recorded of them is not counted as operators."""
+"""Suites whose entries are built from operators; their records do not count as operators."""
 
 
 @dataclass
 class Tally:
-    """Cases of one operator, dtype and phase: how they ended, and the reasons of those that did not pass.
+    """The cases of one operator, dtype and phase: how they ended, and why those that failed did not pass.
 
-    ``classes`` counts them by how they ran. ``ulp`` is the largest error of a passing case,
-    ``control_ulp`` the largest of eager PyTorch's own, both against a wider result.
-    ``samples`` is how many cases there are by the suite's own count, where it was recorded.
+    ``classes`` counts the cases by how they ran. ``ulp`` is the largest error of a passing case and
+    ``control_ulp`` the largest error of eager PyTorch, both against a wider result. ``samples`` is
+    how many cases the suite itself says there are, if that was recorded.
     """
 
     counts: Counter[Status] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     unreliable: int = 0
     seldom: int = 0
-    """Passing cases that were recorded fewer times than reliability asks for."""
+    """How many passing cases were recorded fewer times than the reliability criterion requires."""
     classes: Counter[str] = field(default_factory=Counter)
     ulp: float | None = None
     control_ulp: float | None = None
     samples: int = 0
     missing: int = 0
-    """Cases of a full run that have no record."""
+    """How many cases of a full run have no record."""
 
     @property
     def total(self) -> int:
@@ -57,7 +57,7 @@ class Tally:
 
     @property
     def applicable(self) -> int:
-        """All but those that were skipped, each with its reason."""
+        """How many cases were not skipped."""
         return self.total - self.counts[Status.SKIPPED]
 
     @property
@@ -66,17 +66,17 @@ class Tally:
 
     @property
     def clean(self) -> bool:
-        """Whether there is a result, and every applicable case of a full run passed."""
+        """Whether there are results, and every applicable case of a full run passed."""
         return 0 < self.applicable == self.passed and not self.missing
 
     @property
     def skipped(self) -> bool:
-        """Whether there is a result, and every case was skipped, each with its reason."""
+        """Whether there are results, and every case of a full run was skipped."""
         return self.total > 0 == self.applicable and not self.missing
 
     @property
     def why(self) -> str:
-        """The commonest reason, in one line."""
+        """The most common reason, in one line."""
         return self.reasons.most_common(1)[0][0] if self.reasons else ""
 
     def add(self, row: CaseRow) -> None:
@@ -104,7 +104,7 @@ class Tally:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe."""
+        """Return the content as JSON-safe data."""
         return {
             "passed": self.passed, "applicable": self.applicable, "total": self.total,
             "samples": self.samples or self.total + self.missing,
@@ -116,11 +116,11 @@ class Tally:
 
 @dataclass
 class OperatorEvidence:
-    """What is recorded of one operator, all its variants together.
+    """All records of one operator, including all its variants.
 
-    ``dtypes`` and ``gradients`` are those that the reference supports, as the suite
-    recorded them; ``phases`` those that apply at all. Without such records they are what
-    was run.
+    ``dtypes`` and ``gradients`` are the dtypes that the reference supports, as the suite
+    recorded them; ``phases`` are the phases that apply at all. Without such records, they are
+    those that were run.
     """
 
     name: str
@@ -131,10 +131,10 @@ class OperatorEvidence:
     declared_gradients: bool = False
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
     edges: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
-    """By dtype: forward cases with an empty, 0-d or size-1 input."""
+    """Forward cases with an empty, 0-d or size-1 input, by dtype."""
 
     def tally(self, phase: str, dtypes: Iterable[str] | None = None) -> Tally:
-        """The sum over ``dtypes`` (all if None) of a phase."""
+        """Return the sum of a phase over ``dtypes`` (all if None)."""
         chosen = None if dtypes is None else set(dtypes)
         total = Tally()
         for (one, dtype), tally in self.tallies.items():
@@ -143,7 +143,7 @@ class OperatorEvidence:
         return total
 
     def everything(self) -> Tally:
-        """The sum of all phases."""
+        """Return the sum of all phases and dtypes."""
         total = Tally()
         for one in self.tallies.values():
             total += one
@@ -154,7 +154,7 @@ class OperatorEvidence:
 class OverloadEvidence:
     """The records of the cases in which eager PyTorch calls an overload.
 
-    ``operators`` are those whose cases they are, ``tallies`` by phase and dtype.
+    ``operators`` are the operators of these cases; ``tallies`` are by phase and dtype.
     """
 
     name: str
@@ -164,10 +164,10 @@ class OverloadEvidence:
 
 @dataclass
 class Evidence:
-    """Everything that is recorded of one backend, and in which runs; ``warnings`` are for people.
+    """All records of one backend and their runs; ``warnings`` are texts for people.
 
-    ``seconds`` is what the parts of all runs took, by name, where it was recorded.
-    ``unrecorded`` are operators of the built-in suite of which nothing is recorded, if any other is.
+    ``seconds`` has the times of the parts of all runs, by name, if they were recorded. ``unrecorded`` are
+    the operators of the built-in suite without a record; it is empty if no operator of that suite has one.
     """
 
     backend: str
@@ -184,7 +184,7 @@ class Evidence:
 
     @property
     def versions(self) -> str:
-        """What the runs were made with: ``optest 0.1.0, commit c0ffee, python 3.11, torch 2.13``."""
+        """The versions used by the runs: ``optest 0.1.0, commit c0ffee, python 3.11, torch 2.13``."""
         facts = {"optest": {one.version for one in self.runs}}
         for run in self.runs:
             for name in sorted(run.environment.keys() - _MACHINE):
@@ -192,7 +192,7 @@ class Evidence:
         return ", ".join(f"{name} {' and '.join(sorted(values))}" for name, values in facts.items())
 
     def everything(self) -> Tally:
-        """The sum over all operators."""
+        """Return the sum over all operators."""
         total = Tally()
         for one in self:
             total += one.everything()
@@ -202,10 +202,10 @@ class Evidence:
 def collect(
     ledger: Ledger, *, backend: str | None = None, runs: Sequence[str] = (), repeats: int = 2
 ) -> Evidence:
-    """Read the runs of one backend, by default that of the newest run.
+    """Read the runs of one backend, by default the backend of the newest run.
 
-    ``runs`` (ids, or their beginnings) narrows it to these. ``repeats``: how many results
-    of a case reliability looks at. Raises :class:`UsageError` where there is nothing to read.
+    ``runs`` limits this to some runs, by id or its beginning. ``repeats`` is how many results of a case
+    the reliability criterion considers. Raises :class:`UsageError` if there is nothing to read.
     """
     chosen = runs_of(ledger, backend, runs)
     operators: dict[str, OperatorEvidence] = {}
@@ -263,7 +263,7 @@ def collect(
 
 
 def _ask(operator: OperatorEvidence, missing: Mapping[tuple[str, str], int]) -> None:
-    """Have an operator lack the cases that a full run has beside those that are recorded."""
+    """Count the cases of a full run that have no record as missing in ``operator``."""
     for place, cases in missing.items():
         operator.tallies[place].missing += cases
 
@@ -283,7 +283,7 @@ def _unrecorded(
 def _partial(
     operators: Mapping[str, OperatorEvidence], unrecorded: Mapping[str, OperatorEvidence]
 ) -> Iterator[str]:
-    """Warnings where less is recorded than a full run of the built-in suite has."""
+    """Yield warnings if fewer cases or operators are recorded than a full run of the built-in suite has."""
     lacking = {name: tally for name, one in operators.items() if (tally := one.everything()).missing}
     if lacking:
         cases = sum(one.total for one in lacking.values())
@@ -300,7 +300,7 @@ def _partial(
 
 
 def _changed(cases: set[str]) -> list[str]:
-    """A warning where older records of cases are of something else than the newest one."""
+    """Return a warning if older records of cases have other inputs or settings than the newest ones."""
     if not cases:
         return []
     return [
@@ -312,7 +312,7 @@ def _changed(cases: set[str]) -> list[str]:
 
 
 def _left_out(ledger: Ledger, backend: str | None, chosen: RunInfo) -> list[str]:
-    """A warning where other targets of the driver have runs, unless ``backend`` names one alone."""
+    """Return a warning if other targets of the driver have runs, unless ``backend`` names a single one."""
     name = chosen.backend["name"]
     if backend not in (None, name):
         return []
@@ -321,7 +321,7 @@ def _left_out(ledger: Ledger, backend: str | None, chosen: RunInfo) -> list[str]
 
 
 def _few(operators: Mapping[str, OperatorEvidence], entries: int) -> list[str]:
-    """A warning where the suite says that it has more than what is recorded: shares are of that alone."""
+    """Return a warning if the suite has more operators than are recorded; shares count only recorded ones."""
     if len(operators) >= entries:
         return []
     return [
@@ -330,7 +330,7 @@ def _few(operators: Mapping[str, OperatorEvidence], entries: int) -> list[str]:
 
 
 def _cut(ledger: Ledger, runs: Sequence[RunInfo], outcomes: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A warning for each run that is not whole, unless a later one took over what there is of it."""
+    """Yield a warning for each incomplete run, unless a later run took over its results."""
     incomplete = ledger.unfinished()
     resumed = False
     for one in reversed(runs):
@@ -340,12 +340,12 @@ def _cut(ledger: Ledger, runs: Sequence[RunInfo], outcomes: Mapping[str, Mapping
 
 
 def _ended(outcome: Mapping[str, Any]) -> bool:
-    """Whether a run came to its end: of one that did not, a later one may have taken the results over."""
+    """Whether a run finished; if it did not, a later run may have taken over its results."""
     return bool(outcome) and not any(outcome.get(one) for one in ("interrupted", "stopped", "problems"))
 
 
 def _timed(outcome: Mapping[str, Any]) -> dict[str, float]:
-    """What a run's parts took; a run that others published may say anything."""
+    """Return the seconds of a run's parts by name; a published run may contain anything here."""
     told = outcome.get("seconds")
     pairs = told.items() if isinstance(told, Mapping) else ()
     return {name: float(taken) for name, taken in pairs if isinstance(taken, int | float)}
@@ -353,7 +353,7 @@ def _timed(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class _Seen:
-    """The newest record of a case, in how many runs it is, and whether they agree."""
+    """The newest record of a case, and in how many runs the case was recorded."""
 
     tally: Tally
     row: InitVar[CaseRow]
@@ -368,13 +368,13 @@ class _Seen:
         self.passed, self.flaky = row.status is Status.PASSED, row.flaky
 
     def differs(self, row: CaseRow) -> bool:
-        """Whether an older record is of other inputs, or of other settings of the driver, where it says."""
+        """Whether an older record is known to have other inputs or other settings of the driver."""
         pairs = (self.inputs, row.inputs), (self.settings, row.settings)
         return any(new and old and new != old for new, old in pairs)
 
 
 def runs_of(ledger: Ledger, backend: str | None = None, runs: Sequence[str] = ()) -> list[RunInfo]:
-    """The runs of one backend, oldest first; as for :func:`collect`."""
+    """Return the runs of one backend, oldest first; the arguments are as in :func:`collect`."""
     every = ledger.runs()
     if runs:
         wanted = {ledger.find_run(one) for one in runs}
@@ -422,7 +422,7 @@ def _add_overloads(overloads: dict[str, OverloadEvidence], row: CaseRow) -> None
 
 
 def _class_of(row: CaseRow) -> str:
-    """How a case ran: as its backend says, unless it declined or was not asked at all; else nothing."""
+    """Return how a case ran: ``unsupported``, ``fallback``, ``untestable`` if skipped, or else its form."""
     if row.status in (Status.UNSUPPORTED, Status.FALLBACK):
         return row.status.value
     if row.status is Status.SKIPPED:
@@ -440,7 +440,7 @@ def _is_edge(row: CaseRow) -> bool:
 
 
 def _complete(operator: OperatorEvidence) -> None:
-    """What was run applies, whether or not it was declared to."""
+    """Add the phases and dtypes that were run to the declared ones."""
     for phase, dtype in operator.tallies:
         operator.phases.add(phase)
         operator.dtypes.add(dtype)

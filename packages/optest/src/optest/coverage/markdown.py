@@ -1,4 +1,4 @@
-"""Text from results as Markdown that means nothing else."""
+"""Writes text from results as Markdown, with all special characters escaped."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
 
 
 def escaped(text: str) -> str:
-    """``text`` on one line, with everything that Markdown or HTML would read escaped."""
+    """Return ``text`` on one line, with the syntax of Markdown and HTML escaped."""
     return _SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def table_row(*cells: str) -> str:
-    """One row of a table; the cells are escaped."""
+    """Return one row of a table with its cells escaped."""
     return f"| {' | '.join(escaped(one) for one in cells)} |"

@@ -14,12 +14,12 @@ from .operators import Level, OperatorCoverage
 
 _PREFIXES = ("nn.functional.", "", "Tensor.", "special.", "linalg.", "fft.")
 _DUNDERS = {"truediv": "div", "invert": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or"}
-"""Python's names for operators that PyTorch calls otherwise."""
+"""PyTorch's names for operators that Python names differently."""
 
 
 @dataclass(frozen=True)
 class Called:
-    """One function of PyTorch's as a model calls it; ``operator`` is None where the suite has no entry."""
+    """A PyTorch function that a model calls; ``operator`` is None if the suite has no entry for it."""
 
     function: str
     calls: int
@@ -33,7 +33,7 @@ class Called:
 
 @dataclass(frozen=True)
 class ModelCoverage:
-    """All of them, the most called first."""
+    """All functions that a model calls, the most called first."""
 
     model: str
     called: tuple[Called, ...]
@@ -56,7 +56,7 @@ class ModelCoverage:
 def model_coverage(
     model: str, calls: Mapping[str, int], operators: Sequence[OperatorCoverage]
 ) -> ModelCoverage:
-    """Match ``calls`` (by PyTorch's name, like ``torch.nn.functional.linear``) with what is recorded."""
+    """Match ``calls`` (by PyTorch's name, like ``torch.nn.functional.linear``) with recorded operators."""
     levels = {one.name: one.level for one in operators}
     found = []
     for function, count in Counter(calls).most_common():
@@ -66,7 +66,7 @@ def model_coverage(
 
 
 def candidates(function: str) -> list[str]:
-    """Names under which a suite may have ``function``, the likeliest first."""
+    """Return the names that ``function`` may have in a suite, the likeliest first."""
     path = function.removeprefix("torch.")
     base = path.rpartition(".")[2]
     names = [path, path.removeprefix("Tensor.")]

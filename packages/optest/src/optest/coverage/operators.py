@@ -49,11 +49,11 @@ class OperatorCoverage:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What keeps it from being covered, each thing once."""
+        """The reasons why the operator is not covered, without repetitions."""
         return tuple(dict.fromkeys(text for one in self.findings for text in one.missing))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe."""
+        """Return the content as JSON-safe data."""
         forward = self.evidence.tally(FORWARD)
         return {
             "operator": self.name,
@@ -69,7 +69,7 @@ class OperatorCoverage:
 
 
 def results_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
-    """Counts by phase and dtype, JSON-safe."""
+    """Return the counts by phase and dtype as JSON-safe data."""
     return [
         {"phase": phase, "dtype": dtype, **tally.to_dict()}
         for (phase, dtype), tally in sorted(tallies.items())
@@ -79,7 +79,7 @@ def results_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]
 def judge_operators(
     evidence: Evidence, rules: Rules, exclusions: Sequence[Exclusion] = ()
 ) -> list[OperatorCoverage]:
-    """The verdict on every recorded operator, in the order of ``evidence``."""
+    """Return the verdict on every recorded operator, in the order of ``evidence``."""
     return [_judge(one, rules, exclusions) for one in evidence]
 
 
@@ -97,7 +97,7 @@ def _judge(operator: OperatorEvidence, rules: Rules, exclusions: Sequence[Exclus
 
 
 def _intention(operator: OperatorEvidence, exclusions: Sequence[Exclusion]) -> str:
-    """Why the operator is not meant to work; empty if it is. What passes is not excluded by anyone."""
+    """Return why the operator is not meant to work; empty if it is, or if any forward case passes."""
     forward = operator.tally(FORWARD)
     if forward.passed:
         return ""

@@ -1,4 +1,4 @@
-"""COVERAGE.md: one screen about what a backend covers. Everything behind it is in :mod:`.details`."""
+"""COVERAGE.md: a one-screen summary of what a backend covers; :mod:`.details` has the rest."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .progress import Judged
 from .snapshot import Snapshot
 
 _NAMED = 30
-"""Operators in one list of the page; the details have all of them."""
+"""How many operators a list on the page names; the details page has all of them."""
 _PHASES = ("forward", "backward")
-"""Phases that come first in the table."""
+"""The phases that come first in the table."""
 
 
 def coverage_page(snapshot: Snapshot, command: str, details: str | None = None) -> str:
-    """The page as Markdown; ``command`` wrote it, ``details`` is where it links for the rest."""
+    """Return the page as Markdown; ``command`` is the command that writes it, ``details`` the linked page."""
     sections = (
         _summary(snapshot, command, details),
         _stages(snapshot),
@@ -82,7 +82,7 @@ def _judged(one: Judged) -> str:
 
 
 def _table(snapshot: Snapshot) -> Iterator[str]:
-    """By dtype and phase: operators of which every applicable case passes, of all that have one."""
+    """Yield a table by dtype and phase of how many operators with applicable cases pass all of them."""
     cells: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for one in snapshot.operators:
         for (phase, dtype), tally in one.evidence.tallies.items():

@@ -27,12 +27,12 @@ from .stages import (
 )
 
 _NAMED = 8
-"""Operators that a missing item names."""
+"""How many operators the text of a missing item names."""
 
 
 @dataclass(frozen=True)
 class ItemResult:
-    """One item: its state, and in ``detail`` what was found against what is asked."""
+    """One item with its state; ``detail`` compares what was found with what is required."""
 
     text: str
     state: State
@@ -67,7 +67,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Progress:
-    """Stages and checklists, judged. ``reached`` is 0 before Stage 1."""
+    """The judged stages and checklists; ``reached`` is 0 before Stage 1."""
 
     stages: tuple[Judged, ...]
     checklists: tuple[Judged, ...]
@@ -87,11 +87,11 @@ class Progress:
 
     @property
     def name(self) -> str:
-        """``Stage 3 (Extended)``, or that there is none yet."""
+        """The name of the stage reached, like ``Stage 3 (Extended)``, or a text that there is none yet."""
         return self.stages[self.reached - 1].title if self.reached else "no stage yet"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe."""
+        """Return the content as JSON-safe data."""
         return {
             "reached": self.reached, "name": self.name, "target": self.target,
             "stages": [one.to_dict() for one in self.stages],
@@ -120,7 +120,7 @@ def assess(
 
 
 class _Facts:
-    """What items are judged by; one method per kind of item."""
+    """The facts by which items are judged; one method judges each kind of item."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ def _state(shortfalls: list[str]) -> State:
 
 
 def _applies(operator: OperatorEvidence, phase: str, dtype: str | None) -> bool:
-    """Whether the phase applies, with this dtype where one is given; without results it still may."""
+    """Whether the phase applies to the operator, in ``dtype`` if given; it may apply without results."""
     if phase not in operator.phases:
         return False
     if dtype is None:
@@ -254,7 +254,7 @@ def _clean(operator: OperatorEvidence, phase: str, dtype: str | None) -> bool:
 
 
 def _clean_in(operator: OperatorEvidence, phases: Sequence[str], dtypes: Sequence[str]) -> bool:
-    """Right in every phase with every one of ``dtypes`` that it supports, and with one at least."""
+    """Whether the operator is clean in every phase with each of ``dtypes`` that it supports, at least one."""
     wanted = [one for one in dtypes if one in operator.dtypes] if dtypes else [None]
     return bool(wanted) and all(_clean(operator, phase, dtype) for phase in phases for dtype in wanted)
 
@@ -267,5 +267,5 @@ def _ceil(number: float) -> int:
 
 
 def _percent(share: float) -> str:
-    """Rounded down: 99.97 % is not 100 %."""
+    """Return the share in percent, rounded down, so that 99.97 % does not become 100 %."""
     return f"{int(share * 1000) / 10:g} %"

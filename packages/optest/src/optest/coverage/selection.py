@@ -1,7 +1,7 @@
-"""What a full run of optest's own operators has: every set-up in every dtype, operator by operator.
+"""The cases of a full run of optest's own operators: every setup in every dtype, operator by operator.
 
-Coverage asks for that, not for what somebody chose to run. Not here: PyTorch's databases, whose records
-say themselves what an entry has (``core.origin``).
+Coverage is measured against these cases, not against those that happened to be run. Not here: PyTorch's
+databases, whose records say what an entry has (``core.origin``).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _ANY = BackendTarget("any")
 
 
 class Selection:
-    """The cases of the built-in suite; what is recorded is taken off, and what is left is missing.
+    """The cases of the built-in suite that have no record yet; recorded cases are removed one by one.
 
-    A case is known by its dtypes, shapes, attributes and phase: whatever the seed of its inputs was.
+    A case is identified by its dtypes, shapes, attributes and phase; the seed of its inputs does not matter.
     """
 
     def __init__(self) -> None:
         self._left: dict[str, dict[str, Place]] = {}
-        """By recorded operator."""
+        """The remaining cases by recorded operator."""
 
     def take(self, row: CaseRow) -> None:
-        """Take a recorded case off."""
+        """Remove a recorded case."""
         if row.origin is not None or row.op not in operator_registry:
             return
         if row.op not in self._left:
@@ -43,22 +43,22 @@ class Selection:
         self._left[row.op].pop(known, None)
 
     def missing(self, op: str) -> Counter[Place]:
-        """How many cases of a recorded operator have no record."""
+        """Return how many cases of a recorded operator have no record, by phase and dtype."""
         return Counter(self._left.get(op, {}).values())
 
     def unrecorded(self) -> Iterator[tuple[OperatorDescriptor, Counter[Place]]]:
-        """The operators of which nothing is recorded, with their cases, if any other is recorded."""
+        """Yield each operator without a record and its cases; nothing if no operator has a record."""
         for one in operator_registry if self._left else ():
             if one.name not in self._left and one.setups:
                 yield one, Counter(_cases_of(one).values())
 
 
 _KNOWN: dict[str, tuple[OperatorDescriptor, dict[str, Place]]] = {}
-"""What expanding an operator gave: a server asks again and again."""
+"""A cache of the cases of each operator, because a server needs them again and again."""
 
 
 def _cases_of(operator: OperatorDescriptor) -> dict[str, Place]:
-    """The cases of an operator; none if it has no set-ups."""
+    """Return the cases of an operator; empty if it has no setups."""
     kept = _KNOWN.get(operator.name)
     if kept is None or kept[0] is not operator:
         entry = Entry(operator.name, strict=False)

@@ -1,4 +1,4 @@
-"""One computation of coverage for everybody who shows it: commands, COVERAGE.md, badges, dashboards."""
+"""Computes coverage once for all that show it: commands, COVERAGE.md, badges, dashboards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .stages import StagePlan, load_stages
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Evidence, operators and stages of one backend."""
+    """The evidence, operators and stages of one backend."""
 
     evidence: Evidence
     plan: StagePlan
@@ -32,12 +32,12 @@ class Snapshot:
 
     @property
     def share(self) -> float:
-        """Fully covered operators among those that are meant to work."""
+        """The share of fully covered operators among those that are meant to work."""
         meant = len(self.operators) + len(self.evidence.unrecorded) - self.counts[Level.UNSUPPORTED]
         return self.counts[Level.FULL] / meant if meant else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe."""
+        """Return the content as JSON-safe data."""
         return {
             "backend": self.evidence.backend,
             "runs": [one.run_id for one in self.evidence.runs],
@@ -62,7 +62,7 @@ def take_snapshot(
     evidence: Path | None = None,
     today: datetime.date | None = None,
 ) -> Snapshot:
-    """Compute it from ``ledger``; ``stages`` and ``evidence`` are files. ``today``: for expiry."""
+    """Compute a snapshot from ``ledger``; ``stages`` and ``evidence`` are files, ``today`` decides expiry."""
     plan, attestations = load_stages(stages), load_attestations(evidence)
     found = collect(ledger, backend=backend, runs=runs, repeats=plan.rules.repeated_runs)
     operators = tuple(judge_operators(found, plan.criteria, plan.exclusions))

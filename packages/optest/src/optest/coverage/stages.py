@@ -1,4 +1,4 @@
-"""Maturity stages and readiness checklists as data: their file, its form, its mistakes.
+"""Maturity stages and readiness checklists as data: reads their file and checks it.
 
 Not here: judging them (``progress``).
 """
@@ -18,12 +18,12 @@ from .criteria import Rules
 from .operators import Exclusion
 
 FORMAT = 1
-"""The version of the file's form that this optest reads."""
+"""The version of the file format that this optest reads."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 EVIDENCE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
-"""How evidence is called: pages and reports print it, so it is not a place for a URL and its password."""
+"""The pattern of evidence ids; pages print them, so URLs with passwords must not match."""
 
 
 class _Data(BaseModel):
@@ -36,7 +36,7 @@ class _Item(_Data):
 
 
 class Operators(_Item):
-    """Operators that are right in each of ``phases`` × ``dtypes``."""
+    """Requires operators that are right in each of ``phases`` × ``dtypes``."""
 
     needs: Literal["operators"]
     phases: tuple[str, ...] = Field(min_length=1)
@@ -53,21 +53,21 @@ class Operators(_Item):
 
 
 class Covered(_Item):
-    """Operators that meet all five criteria."""
+    """Requires operators that meet all five criteria."""
 
     needs: Literal["covered"]
     at_least: Count
 
 
 class PassRate(_Item):
-    """The share of all cases that passes."""
+    """Requires a share of all cases to pass."""
 
     needs: Literal["pass_rate"]
     share: Share
 
 
 class Recorded(_Item):
-    """Operators that have results in each of ``phases``."""
+    """Requires operators that have results in each of ``phases``."""
 
     needs: Literal["recorded"]
     phases: tuple[str, ...] = Field(min_length=1)
@@ -75,13 +75,13 @@ class Recorded(_Item):
 
 
 class Reliable(_Item):
-    """No crash, no hang, repeated runs agree."""
+    """Requires that nothing crashes or hangs, and that repeated runs agree."""
 
     needs: Literal["reliable"]
 
 
 class Attested(_Item):
-    """What an evidence file shows, by ``id``."""
+    """Requires evidence with ``id`` in an evidence file."""
 
     needs: Literal["attested"]
     id: str = Field(pattern=EVIDENCE_ID)
@@ -103,7 +103,7 @@ class Stage(_Data):
 
 
 class Checklist(_Data):
-    """A readiness checklist; each stands for itself."""
+    """A readiness checklist; checklists do not depend on each other."""
 
     name: str
     summary: str
@@ -122,7 +122,7 @@ class _Backend(_Data):
 
 
 class Target(_Data):
-    """What the team aims for: a stage, and operators by category."""
+    """The goal of the team: a stage, and operators by category."""
 
     stage: int = 1
     planned: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -134,7 +134,7 @@ class _Unsupported(_Data):
 
 
 class StagePlan(_Data):
-    """A stages file as read."""
+    """The content of a stages file."""
 
     format: Literal[1]
     rules: _Rules = _Rules()
@@ -155,7 +155,7 @@ class StagePlan(_Data):
 
     @property
     def criteria(self) -> Rules:
-        """The rules as the criteria take them."""
+        """The rules in the form that the criteria take."""
         return Rules(**self.rules.model_dump())
 
     @property
@@ -164,9 +164,9 @@ class StagePlan(_Data):
 
 
 def load_stages(path: Path | None = None) -> StagePlan:
-    """The stages in ``path``, or optest's own; raises :class:`PlanError` with the place of a mistake.
+    """Return the stages in ``path``, or optest's own; raises :class:`PlanError` with the place of a mistake.
 
-    A file without stages and checklists changes the rest of optest's own: rules, target, exclusions.
+    A file without stages and checklists keeps optest's own and changes only rules, target and exclusions.
     """
     usual = tomllib.loads(files("optest.coverage").joinpath("data/stages.toml").read_text("utf-8"))
     if path is None:
@@ -186,7 +186,7 @@ def load_stages(path: Path | None = None) -> StagePlan:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The document in ``path``; raises :class:`PlanError`."""
+    """Return the TOML document in ``path``; raises :class:`PlanError`."""
     try:
         return tomllib.loads(read_text(path, "stages or evidence file"))
     except tomllib.TOMLDecodeError as error:
@@ -194,7 +194,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def told(error: ValidationError, path: Path) -> PlanError:
-    """The first mistake that pydantic found, as ours."""
+    """Return the first mistake that pydantic found as a :class:`PlanError`."""
     first = error.errors()[0]
     key = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in first["loc"])
     found = first["input"] if isinstance(first["input"], str | int | float | bool) else None

@@ -1,5 +1,4 @@
-"""The dashboard: recorded results as pages, static (``site``) or live (``server``), and publishing to it.
+"""The dashboard: shows recorded results as static (``site``) or live (``server``) pages, and takes results.
 
-Everything that a page loads comes from here; nothing comes from elsewhere. Not here:
-what counts as covered (``optest.coverage``).
+Pages load nothing from other servers. Not here: what counts as covered (``optest.coverage``).
 """

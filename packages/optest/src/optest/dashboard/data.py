@@ -1,7 +1,7 @@
-"""What the pages show, as JSON-safe arrays: made from a ledger, for static pages and live ones alike.
+"""The data of the pages as JSON-safe arrays, made from a ledger, for static and live pages.
 
-Names are listed once and referred to by position, so that 150,000 cases stay small.
-Pages load the index and overviews first; single cases come operator by operator.
+Names are listed once and referred to by index, so that 150,000 cases stay small. Pages load
+the index and overviews first, and the cases of an operator when they need them.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ from ..ledger.reading import CaseRow, Runs, main_dtype
 
 STATUSES = tuple(Status)
 TREND = 50
-"""Runs that the trend shows, the newest."""
+"""How many runs, the newest ones, the trend shows."""
 _KINDS = ("float", "bfloat", "complex", "int", "uint", "bool")
 _FAILURES = 20_000
 _REASON = 300
-"""Failures that a run's list has, and characters of a reason there; an operator's own list has all."""
+"""How many characters of a reason a run's list of failures shows; ``_FAILURES`` limits its length.
+
+The list of an operator has all failures and full reasons.
+"""
 PHASES = (
     "forward", "backward", "second_order", "forward_mode", "out", "inplace", "noncontiguous", "reference",
     "special", "errors", "promotion", "determinism", "dynamic_batch", "automatic_dynamic",
     "views", "memory", "transfer", "perf", "stress",
 )  # fmt: skip
-"""In the order in which they are shown; others follow."""
+"""The phases in the order in which they are shown; others follow."""
 
 
 def key_of(name: str) -> str:
-    """What stands for a run, backend or operator in file names and addresses, whatever its name has in it."""
+    """Return the key of a run, backend or operator in file names and URLs; any name gives a valid key."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What pages show as one: a run, or the newest result of every case in several runs of a backend."""
+    """What a page shows: one run, or the newest result of every case in several runs of a backend."""
 
     newest: RunInfo
     together: tuple[str, ...] = ()
-    """The ids of several runs."""
+    """The ids of the runs, if there are several."""
 
     @property
     def runs(self) -> Runs:
@@ -65,12 +68,12 @@ class Shown:
 
 
 def together(runs: Sequence[RunInfo]) -> Shown:
-    """Runs of one backend, oldest first, as one."""
+    """Combine runs of one backend, given oldest first, into one view."""
     return Shown(runs[-1], tuple(one.run_id for one in runs))
 
 
 def index(ledger: Ledger, shown: Sequence[Shown], *, live: bool = False) -> dict[str, Any]:
-    """What is shown, and the trend over all runs."""
+    """Return the index: what is shown, and the trend over all runs."""
     totals, unfinished = ledger.totals(), ledger.unfinished()
     return {
         "live": live,
@@ -85,7 +88,7 @@ def index(ledger: Ledger, shown: Sequence[Shown], *, live: bool = False) -> dict
 
 
 def overview(ledger: Ledger, runs: Runs) -> dict[str, Any]:
-    """Counts of cases: ``cells`` are [operator, dtype, phase, [status, cases, …]] by position."""
+    """Return counts of cases; ``cells`` are [operator, dtype, phase, [status, cases, …]] as indices."""
     groups = ledger.groups(runs)
     categories = {one.op: one.category for one in groups}
     operators = _Names(categories)
@@ -109,12 +112,12 @@ def overview(ledger: Ledger, runs: Runs) -> dict[str, Any]:
 
 
 def operator_cases(rows: Iterable[CaseRow]) -> dict[str, Any]:
-    """The cases of one operator, one list each; what did not pass has its details."""
+    """Return the cases of one operator; those that did not pass have details."""
     return {"cases": [_case(one) for one in rows]}
 
 
 def failures(rows: Iterable[CaseRow]) -> dict[str, Any]:
-    """The failing cases of a run: [operator, dtype, phase, status, id, reason] each."""
+    """Return the failing cases of a run, each as [operator, dtype, phase, status, id, reason]."""
     listed, count = [], 0
     for one in rows:
         count += 1
@@ -125,7 +128,10 @@ def failures(rows: Iterable[CaseRow]) -> dict[str, Any]:
 
 
 def distributions(rows: Iterable[CaseRow]) -> dict[str, Any]:
-    """Histograms by dtype: errors in ULP, ours and eager's, and times; by power of two, and of ten."""
+    """Return histograms by dtype, of passing cases: errors in ULP, eager's errors in ULP, and times.
+
+    The bins of errors are powers of 2, those of times are powers of the cube root of 10.
+    """
     found: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     for one in rows:
         if one.status is not Status.PASSED:
@@ -144,7 +150,7 @@ def distributions(rows: Iterable[CaseRow]) -> dict[str, Any]:
 
 
 def coverage(ledger: Ledger, backend: str) -> dict[str, Any]:
-    """Stages, and each operator's coverage with what is missing: [operator, [level, text]]."""
+    """Return the stages, and each operator's coverage as [operator, [level, reason or what is missing]]."""
     snapshot = take_snapshot(ledger, backend=backend)
     described = snapshot.to_dict()
     levels = {
@@ -158,7 +164,7 @@ def coverage(ledger: Ledger, backend: str) -> dict[str, Any]:
 
 
 def _described(one: Shown, unfinished: Mapping[str, str]) -> dict[str, Any]:
-    """``unfinished`` says of each of its runs that is not whole how much of it there is."""
+    """Return the entry of a view in the index; ``unfinished`` says for incomplete runs how much there is."""
     runs = one.together or (one.newest.run_id,)
     told = [f"the run {run} is not whole: {unfinished[run]}" for run in runs if run in unfinished]
     return {
@@ -179,7 +185,7 @@ def _point(run: RunInfo, counts: Counter[Status], unfinished: str) -> dict[str, 
 
 
 class _Names:
-    """Positions of names."""
+    """A list of names that gives the index of each name."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -213,24 +219,24 @@ def _case(row: CaseRow) -> dict[str, Any]:
 
 
 def json_number(value: float | None) -> float | str | None:
-    """A number as strict JSON has it: infinities and NaN are text."""
+    """Return a number that strict JSON allows; infinities and NaN become text."""
     return value if value is None or math.isfinite(value) else str(value)
 
 
 def _plain(value: Any) -> Any:
-    """An attribute as text, unless it is a whole number."""
+    """Return an attribute as text, unless it is an integer or None."""
     return value if value is None or isinstance(value, int) else str(value)
 
 
 def _power(value: float, base: float) -> int:
-    """The power of ``base`` above ``value``; -1 for 0, 99 for what is not finite."""
+    """Return the exponent of the power of ``base`` at or above ``value``; -1 for 0, 99 if not finite."""
     if not math.isfinite(value):
         return 99
     return -1 if value <= 0 else max(0, math.ceil(math.log(value, base) - 1e-9))
 
 
 def dtype_order(name: str) -> tuple[int, int, str]:
-    """Wide before narrow within a kind, floating kinds first."""
+    """Return a sort key for dtypes: floating kinds come first, and wide dtypes first within a kind."""
     kind = re.match("[a-z]*", name)
     family = kind.group() if kind else ""
     bits = re.search("[0-9]+", name)
@@ -243,7 +249,7 @@ def _phase_order(name: str) -> tuple[int, str]:
 
 
 def by_operator(rows: Iterable[CaseRow]) -> Iterator[tuple[str, list[CaseRow]]]:
-    """Cases together that are of one operator."""
+    """Group cases by operator."""
     found: dict[str, list[CaseRow]] = defaultdict(list)
     for one in rows:
         found[one.op].append(one)

@@ -1,7 +1,7 @@
-"""The names and texts of a dashboard's files: pages, assets, and data as scripts.
+"""The files of a dashboard: pages, assets, and data as scripts.
 
-Data is wrapped in a call, because browsers load scripts, but no JSON, from files. The
-argument is a string literal that the page parses: nothing in a result can become code.
+Data is wrapped in a function call, because browsers can load scripts from local files, but not JSON.
+The argument is a string literal that the page parses, so nothing in a result can become code.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ MEDIA_TYPES = {
     "detail.js": "text/javascript; charset=utf-8",
     "dashboard.js": "text/javascript; charset=utf-8",
 }
-"""The assets, all of them."""
+"""The media types of all assets."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Nothing from elsewhere, nothing inline: the page asks for this itself, and a server says it too."""
+"""The content security policy: nothing from other servers, nothing inline.
+
+The page sets it itself, and a server sends it too.
+"""
 
 
 def asset(name: str) -> bytes:
-    """The content of an asset."""
+    """Return the content of an asset."""
     return files("optest.dashboard").joinpath("assets", name).read_bytes()
 
 
 def script(name: str, data: Any) -> str:
-    """``data`` as a script that hands it to the page under ``name``."""
+    """Return a script that passes ``data`` to the page under ``name``."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return f"optest.receive({json.dumps(name)}, JSON.parse({json.dumps(text)}));\n"

@@ -1,4 +1,4 @@
-"""Sending recorded runs to a server, part by part; a part that is sent again adds nothing."""
+"""Sends recorded runs to a server in parts; a part that is sent again adds nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .wire import encode
 PATH = "/api/runs"
 _PART = 1000
 _PART_BYTES = 4 << 20
-"""Results of a part, fewer where they are long."""
+"""The largest size of a part in bytes, unless it has a single result."""
 _TRIES = 4
 _TIMEOUT_S = 120.0
 _ANSWER_BYTES = 1 << 16
@@ -32,7 +32,7 @@ _AGAIN = frozenset({429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class Published:
-    """What became of a run: cases that the server did not have yet, and that it had."""
+    """The outcome for a run: how many cases were new to the server, and how many it had already."""
 
     run_id: str
     added: int
@@ -40,10 +40,10 @@ class Published:
 
 
 class Publisher:
-    """Sends runs to the server at ``url``, which knows ``token``.
+    """Sends runs to the server at ``url``, with ``token`` for authorization.
 
-    Raises :class:`UsageError` for an address or token that cannot be used, or a run that the
-    server refuses, and :class:`EnvironmentError_` if it cannot be reached. The token is in no message.
+    Raises :class:`UsageError` if the address or token is not usable, or if the server refuses the run,
+    and :class:`EnvironmentError_` if the server cannot be reached. No message contains the token.
     """
 
     def __init__(self, url: str, token: str, *, sleep: Callable[[float], object] = time.sleep) -> None:
@@ -110,14 +110,14 @@ class Publisher:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The token goes to the server that was named and to no other."""
+    """Refuses redirects, so that the token only goes to the server that was named."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
 def _bodies(ledger: Ledger, run: RunInfo) -> Iterator[tuple[bytes, int]]:
-    """Parts as bytes with their number of cases; the last one says that the run is over, if it is."""
+    """Yield the parts as bytes, each with its number of cases; the last part says whether the run is over."""
     summary = ledger.summary(run.run_id)
     for batch in ledger.outgoing(run, _PART):
         yield from _split(run, batch)
@@ -125,7 +125,7 @@ def _bodies(ledger: Ledger, run: RunInfo) -> Iterator[tuple[bytes, int]]:
 
 
 def _split(run: RunInfo, batch: list[CaseResult]) -> list[tuple[bytes, int]]:
-    """Parts that are small enough; a single long result goes by itself."""
+    """Split a batch into parts that are small enough; a single long result becomes its own part."""
     body = encode(run, batch, None)
     if len(body) <= _PART_BYTES or len(batch) == 1:
         return [(body, len(batch))]

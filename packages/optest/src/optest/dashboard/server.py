@@ -1,7 +1,7 @@
-"""The live dashboard: pages from a ledger as it is now, and ``POST /api/runs`` for other machines' runs.
+"""The live dashboard: pages from the current ledger, and ``POST /api/runs`` for runs of other machines.
 
-Reading needs no token; the server is bound to loopback unless somebody asks for more.
-Not here: the pages (``pages``, ``data``), what is sent (``wire``).
+Reading needs no token; by default the server is bound to the loopback interface.
+Not here: the pages (``pages``, ``data``), the format of published runs (``wire``).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .pages import MEDIA_TYPES, POLICY, asset, script
 from .wire import decode
 
 MOST_BYTES = 16 << 20
-"""The size that a published part may have, unless another is asked for."""
+"""The default limit for the size of a published part."""
 _KEPT = 64
-"""Answers that are kept until the ledger changes."""
+"""How many answers are cached until the ledger changes."""
 _HEADERS = {
     "Content-Security-Policy": POLICY + "; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -46,7 +46,7 @@ _LOG = logging.getLogger("optest.dashboard")
 
 
 class Tokens:
-    """The tokens that may publish. Only their hashes are kept, and compared in constant time."""
+    """The tokens that allow publishing; only their hashes are kept, and compared in constant time."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._hashes = [_hashed(one.encode()) for one in tokens]
@@ -55,7 +55,7 @@ class Tokens:
         return bool(self._hashes)
 
     def allow(self, header: str | None) -> bool:
-        """Whether an Authorization header has one of them; every one is compared."""
+        """Whether an Authorization header has one of the tokens; it is compared with every token."""
         scheme, _, given = (header or "").partition(" ")
         found = _hashed(given.strip().encode("utf-8", "surrogateescape"))
         matches = [hmac.compare_digest(found, one) for one in self._hashes]
@@ -63,7 +63,7 @@ class Tokens:
 
 
 class _Live:
-    """Data of the pages from the ledger as it is now; answers are kept while it does not change."""
+    """The data of the pages from the current ledger; answers are cached until the ledger changes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -72,11 +72,11 @@ class _Live:
         self._lock = threading.Lock()
 
     def version(self) -> str:
-        """Changes whenever a run or case is added, or a run is over."""
+        """Return a text that changes whenever a run or case is added, or a run ends."""
         return "-".join(map(str, self._ledger.mark()))
 
     def script(self, name: str) -> str | None:
-        """The data script named ``name``, or None if it does not exist."""
+        """Return the data script ``name``, or None if it does not exist."""
         version = self.version()
         key = (version, name)
         with self._lock:
@@ -108,7 +108,7 @@ class _Live:
         return None if chosen is None else self._part(chosen, part, version)
 
     def _operator(self, shown: data.Shown, key: str, version: str) -> str | None:
-        """The operator of what is shown that has ``key``."""
+        """Return the operator with ``key`` among those in ``shown``, or None."""
         place = (version, shown.key)
         found = self._names.get(place)
         if found is None:
@@ -140,7 +140,10 @@ def make_app(
     most_bytes: int = MOST_BYTES,
     hosts: Sequence[str] = ("localhost", "127.0.0.1", "[::1]"),
 ) -> Starlette:
-    """The application. ``hosts``: names it answers to, "*" for any; without ``tokens`` nothing is taken."""
+    """Return the application; without ``tokens`` it takes no results.
+
+    ``hosts`` are the host names that it answers to, "*" for any.
+    """
     live, allowed = _Live(ledger), Tokens(tokens)
 
     async def page(request: Request) -> Response:
@@ -190,15 +193,16 @@ def make_app(
 
 
 def _from_elsewhere(request: Request) -> bool:
-    """Whether a page of somebody else's asks: data are scripts, which any page may load, and hear.
+    """Whether the request comes from a page of another site.
 
-    Browsers say so; those too old for it obey ``Cross-Origin-Resource-Policy``.
+    The data consists of scripts, which a page of any site could otherwise load and read. Browsers send
+    ``Sec-Fetch-Site``; those too old for it obey ``Cross-Origin-Resource-Policy``.
     """
     return request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
 def _together(runs: Iterable[data.Shown]) -> list[data.Shown]:
-    """As one each, the runs of every backend that has several."""
+    """Return a combined view for every backend that has several runs."""
     found: dict[str, list[RunInfo]] = defaultdict(list)
     for one in runs:
         found[one.backend].append(one.newest)
@@ -206,7 +210,7 @@ def _together(runs: Iterable[data.Shown]) -> list[data.Shown]:
 
 
 async def _body(request: Request, most: int) -> bytes | None:
-    """The body; None if it is too large, whatever the headers say of it."""
+    """Return the body; None if it is too large, even if its headers claim otherwise."""
     said = request.headers.get("content-length", "0")
     if not said.isdigit() or int(said) > most:
         return None
@@ -218,7 +222,7 @@ async def _body(request: Request, most: int) -> bytes | None:
                 return None
             parts.append(part)
     except ClientDisconnect:
-        return b""  # half a body is not JSON; nobody is there to be told
+        return b""  # half a body is not JSON; the client is gone
     return b"".join(parts)
 
 
@@ -230,7 +234,7 @@ def _store(ledger: Ledger, body: bytes) -> Response:
     try:
         added = ledger.add(run, results, summary)
     except LedgerError:
-        added = ledger.add(run, results, summary)  # another part of the run came first; then it is there
+        added = ledger.add(run, results, summary)  # another part added the run first; now it is there
     except OptestError as error:
         return _refuse(409, error.message)
     _LOG.info("run %s: %d cases, %d of them new", run.run_id, len(results), added)
@@ -240,7 +244,7 @@ def _store(ledger: Ledger, body: bytes) -> Response:
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    """A ledger that cannot be used: the sender may try again; details are for the log."""
+    """Answer that the ledger cannot be used, so that the sender may try again; details go to the log."""
     _LOG.error("%s", error)
     return _refuse(503, "the ledger cannot be used at the moment")
 

@@ -1,4 +1,4 @@
-"""A static dashboard: a folder that any browser opens, also from a disk."""
+"""A static dashboard: a folder that any browser can open, even from a local disk."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from . import data
 from .pages import MEDIA_TYPES, asset, script
 
 RECENT = 2
-"""Runs that are shown in full unless others are named: the newest and the one before it."""
+"""How many runs are shown in full by default: the newest and the one before it."""
 
 
 def write_site(
     ledger: Ledger, folder: Path, runs: Sequence[str] = (), backends: Sequence[str] = ()
 ) -> list[data.Shown]:
-    """Write the pages to ``folder``; what they show.
+    """Write the pages to ``folder``, and return what they show.
 
-    ``runs``: ids or their beginnings. ``backends``: all runs of each as one, with the newest result
-    of every case. Raises :class:`UsageError` for a ledger without them, :class:`ReportError`
-    where nothing can be written.
+    ``runs`` are ids or their beginnings. For each of ``backends``, all its runs are shown as one, with the
+    newest result of every case. Raises :class:`UsageError` if the ledger lacks any of them, and
+    :class:`ReportError` if the pages cannot be written.
     """
     shown = [data.together(runs_of(ledger, one)) for one in backends]
     if runs or not backends:
@@ -44,7 +44,7 @@ def write_site(
 
 
 def _chosen(ledger: Ledger, runs: Sequence[str]) -> list[data.Shown]:
-    """The named runs, oldest first; by default the newest ones."""
+    """Return the named runs, oldest first; by default the newest ones."""
     every = ledger.runs()
     if not every:
         raise UsageError(f"the ledger {ledger.place} has no run", "record one: optest run --suite builtin")

@@ -1,8 +1,8 @@
-"""What is published: one part of a run, as JSON, checked in every field before anything is stored.
+"""The format of published results: one part of a run as JSON; every field is checked before storing.
 
     {"format": 1, "run": {…}, "results": [{…}, …], "summary": {…} or null}
 
-Not here: sending it (``publish``), taking it (``server``).
+Not here: sending (``publish``) and receiving it (``server``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..core.result import CaseResult, RunInfo, Status
 from ..errors import UsageError
 
 FORMAT = 1
-"""The version of the form; a server refuses others."""
+"""The version of the format; a server refuses others."""
 MOST_RESULTS = 5000
-"""Results that one part may have."""
+"""The largest number of results in a part."""
 
 
 def _without_nul(text: str) -> str:
@@ -28,7 +28,7 @@ def _without_nul(text: str) -> str:
 
 
 def _in_utc(date: str) -> str:
-    """The date as runs are ordered by it; raises ``ValueError`` for one that is none."""
+    """Return the date in UTC, the form by which runs are ordered; raises ``ValueError`` if it is invalid."""
     try:
         found = datetime.datetime.fromisoformat(date).astimezone(datetime.UTC)
     except OverflowError as error:
@@ -136,7 +136,7 @@ class _Message(_Part):
 
 
 def encode(run: RunInfo, results: Sequence[CaseResult], summary: str | None) -> bytes:
-    """A part as bytes; infinities are Python's JSON for them."""
+    """Return a part as bytes; infinities are written as Python's JSON writes them."""
     message = {
         "format": FORMAT,
         "run": run.to_dict(),
@@ -147,10 +147,10 @@ def encode(run: RunInfo, results: Sequence[CaseResult], summary: str | None) -> 
 
 
 def decode(body: bytes) -> tuple[RunInfo, list[CaseResult], str | None]:
-    """The part in ``body``; raises :class:`UsageError` that says what is wrong and where."""
+    """Return the part in ``body``; raises :class:`UsageError` that says what is wrong and where."""
     try:
         data = json.loads(body)
-        json.dumps(data, ensure_ascii=False).encode()  # no half characters, which no database takes
+        json.dumps(data, ensure_ascii=False).encode()  # no lone surrogates, which no database takes
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the body is not JSON: {error}") from None
     if isinstance(data, dict) and data.get("format") not in (None, FORMAT):

@@ -1,4 +1,4 @@
-"""The mutation test of the suite: faulty drivers, and whether the built-in cases notice them."""
+"""The mutation test of the suite: runs faulty drivers and checks whether the built-in cases notice."""
 
 from .campaign import FaultReport, Pair, Verdict, fault_kind, run_faults
 from .catalogue import FAULTS, Fault, faults_of, find_fault

@@ -1,6 +1,6 @@
-"""The mutation test of the suite: does it notice each fault in each operator?
+"""The mutation test of the suite: checks whether it notices each fault in each operator.
 
-Every case of an operator runs with every fault that applies until one case notices. The
+The cases of an operator run with every fault that applies, until one case notices the fault. The
 inputs, references and verdicts are those of a normal run.
 """
 
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 class Verdict(StrEnum):
-    """What became of one fault in one operator."""
+    """The outcome for one fault in one operator."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"
@@ -40,8 +40,8 @@ class Verdict(StrEnum):
 class Pair:
     """One fault in one operator.
 
-    ``detail`` is the case that noticed, the rule that excludes the fault, or how many cases
-    noticed nothing; ``case_id`` that of the case that noticed.
+    ``detail`` describes the case that noticed the fault, the rule that excludes the fault, or how many
+    cases noticed nothing. ``case_id`` is the id of the case that noticed.
     """
 
     op: str
@@ -62,22 +62,22 @@ class FaultReport:
 
     @property
     def applicable(self) -> int:
-        """Pairs that no rule excludes."""
+        """The number of pairs that no rule excludes."""
         return len(self.pairs) - len(self.having(Verdict.EXCLUDED))
 
     @property
     def caught_share(self) -> float:
-        """Caught pairs among the applicable ones; 1.0 if there are none."""
+        """The share of caught pairs among the applicable ones; 1.0 if there are none."""
         return len(self.having(Verdict.CAUGHT)) / self.applicable if self.applicable else 1.0
 
     @property
     def caught_per_operator(self) -> float:
-        """How many faults are caught in an operator, on average."""
+        """The average number of faults caught per operator."""
         operators = {one.op for one in self.pairs}
         return len(self.having(Verdict.CAUGHT)) / len(operators) if operators else 0.0
 
     def by(self, key: Callable[[Pair], str]) -> dict[str, tuple[int, int]]:
-        """Caught and applicable pairs for each value of ``key``, such as the fault."""
+        """Return the numbers of caught and applicable pairs for each value of ``key``, such as the fault."""
         counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for one in self.pairs:
             if one.verdict is not Verdict.EXCLUDED:
@@ -101,7 +101,7 @@ class FaultReport:
 
 
 def fault_kind(pair: Pair) -> str:
-    """The fault's name, the attribute that it ignores left out."""
+    """Return the fault's name without the attribute that it ignores."""
     return pair.fault.partition(":")[0]
 
 
@@ -116,8 +116,8 @@ def run_faults(
     """Try ``faults`` (all, if empty) in every operator of ``descriptors``.
 
     ``driver`` computes the right outputs (the references, if None); it must pass the suite.
-    ``progress`` is told each operator's name before its turn. A fault's name takes the form
-    of :func:`find_fault`. Raises :class:`UnknownName`.
+    ``progress`` is called with each operator's name before it is tried. The names of faults are those
+    that :func:`find_fault` takes. Raises :class:`UnknownName`.
     """
     for name in faults:
         find_fault(name)
@@ -154,7 +154,7 @@ def _try(
 
 
 class _Trial:
-    """One case: its inputs and the right answer, made once for all faults."""
+    """One case with its inputs and right answer, which are made once for all faults."""
 
     def __init__(self, driver: BackendDriver, case: TestCase) -> None:
         self.driver, self.case = driver, case
@@ -168,7 +168,7 @@ class _Trial:
         self.expected = given
 
     def notices(self, fault: Fault) -> bool:
-        """Whether the comparator tells the fault's outputs from the right ones."""
+        """Whether the comparator rejects the outputs of the fault."""
         with np.errstate(all="ignore"):
             actual = fault.spoil(self._run, self.case, self.inputs)
         if all(map(_identical, actual, self.expected)):

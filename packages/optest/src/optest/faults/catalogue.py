@@ -1,7 +1,7 @@
-"""The faults: each wraps a correct kernel and does what a broken one might do.
+"""The faults: each wraps a correct kernel and imitates a broken one.
 
-Not here: to which operators a fault applies (``rules``), the driver (``driver``) and the
-mutation test that asks whether the suite notices (``campaign``).
+Not here: to which operators a fault applies (``rules``), the driver (``driver``), and the
+mutation test that checks whether the suite notices (``campaign``).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Arrays = tuple[Array, ...]
 Run = Callable[["TestCase", Sequence[Array]], Sequence[Array]]
-"""What computes the right outputs: a driver's ``run``."""
+"""The function that computes the right outputs: a driver's ``run``."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One way of being wrong: ``spoil(run, case, inputs)`` gives the wrong outputs.
+    """One kind of error; ``spoil(run, case, inputs)`` returns the wrong outputs.
 
-    Where a fault cannot show in a case (there is nothing to reverse in one element), the
-    right outputs come back.
+    If a fault has no effect in a case, such as reversing a single element, it returns the right
+    outputs.
     """
 
     name: str
@@ -45,7 +45,7 @@ def _each_output(change: Callable[[Array], Array]) -> Callable[[Run, TestCase, S
 
 
 def _copied(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
-    """The first input's elements in order, repeated as often as they are needed."""
+    """Return the first input's elements in order, repeated to the size of each output."""
     first = inputs[0]
     if not first.size:
         return tuple(run(case, inputs))
@@ -56,7 +56,7 @@ def _copied(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
 
 
 def _negated(values: Array) -> Array:
-    """−x; bools and unsigned integers stay."""
+    """Return −x; bools and unsigned integers stay unchanged."""
     return values if values.dtype.kind in "bu" else np.asarray(np.negative(values), values.dtype)
 
 
@@ -82,11 +82,11 @@ def _unwritten(values: Array) -> Array:
 
 
 _KEPT_BITS = {"float64": 23, "float32": 10, "float16": 7, "bfloat16": 3}
-"""Fraction bits that are left: those of float32, TF32, bfloat16 and an 8-bit format."""
+"""How many fraction bits are kept: those of float32, TF32, bfloat16 and an 8-bit format."""
 
 
 def _coarse(values: Array) -> Array:
-    """Rounded to fewer bits than the dtype has."""
+    """Round values to fewer bits than the dtype has."""
     if values.dtype.kind == "c":
         return np.asarray(_coarse(values.real) + 1j * _coarse(values.imag), values.dtype)
     bits = _KEPT_BITS.get(values.dtype.name)
@@ -98,7 +98,7 @@ def _coarse(values: Array) -> Array:
 
 
 def _blind_to_nan(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
-    """NaN is read as 0."""
+    """Compute with every NaN in the inputs replaced by 0."""
     floating = [kind_of(one.dtype) == "float" for one in inputs]
     return tuple(
         run(
@@ -112,7 +112,7 @@ def _blind_to_nan(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
 
 
 def _saturated(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
-    """Computed in int64 and clamped to the integer dtypes of the results."""
+    """Compute in int64, and clamp the results to their integer dtypes."""
     dtypes = tuple("int64" if _is_integer(name) else name for name in case.dtypes)
     attributes = dict(case.attributes)
     if _is_integer(attributes.get("dtype")):
@@ -136,11 +136,11 @@ def _clamped(values: Array, dtype: str) -> Array:
 
 
 _NOT_POSSIBLE = (OptestError, IndexError, ValueError)
-"""What the usual value of an attribute may raise: it need not suit the case's shapes and indices."""
+"""Exceptions that mean that the usual value of an attribute does not fit the case's shapes or indices."""
 
 
 def _fixed(name: str) -> Callable[[Run, TestCase, Sequence[Array]], Arrays]:
-    """The attribute ``name`` has its usual value, whatever the case says."""
+    """Return a fault that uses the usual value of the attribute ``name``, whatever the case says."""
 
     def spoil(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
         usual = usual_value(case.descriptor, name)
@@ -155,7 +155,7 @@ def _fixed(name: str) -> Callable[[Run, TestCase, Sequence[Array]], Arrays]:
 
 
 def usual_value(descriptor: OperatorDescriptor, name: str) -> Any:
-    """The default of an attribute, or its value in the operator's first setup."""
+    """Return the default of an attribute or, if it is required, its value in the operator's first setup."""
     given = dict(descriptor.setups[0].attributes)
     if descriptor.attributes[name].default is not REQUIRED:
         given.pop(name, None)
@@ -163,7 +163,7 @@ def usual_value(descriptor: OperatorDescriptor, name: str) -> Any:
 
 
 IGNORES = "ignores-attribute"
-"""Prefix of the faults that ignore one attribute: ``ignores-attribute:dim``."""
+"""The prefix of faults that ignore one attribute, like ``ignores-attribute:dim``."""
 
 FAULTS: Mapping[str, Fault] = {
     one.name: one
@@ -180,11 +180,11 @@ FAULTS: Mapping[str, Fault] = {
         Fault("saturates", "integers stop at their limits instead of wrapping", _saturated),
     )
 }
-"""All faults but those that ignore an attribute, which every operator has its own of."""
+"""All faults except those that ignore an attribute, which depend on the operator."""
 
 
 def find_fault(name: str) -> Fault:
-    """The fault ``name``, or ``ignores-attribute:NAME``; raises :class:`UnknownName`."""
+    """Return the fault ``name``, which may be ``ignores-attribute:NAME``; raises :class:`UnknownName`."""
     prefix, colon, attribute = name.partition(":")
     if prefix == IGNORES and colon and attribute:
         return Fault(name, f"the attribute {attribute} is ignored", _fixed(attribute))
@@ -194,7 +194,7 @@ def find_fault(name: str) -> Fault:
 
 
 def faults_of(descriptor: OperatorDescriptor) -> tuple[Fault, ...]:
-    """Every fault, and one for each attribute of the operator; applicable or not."""
+    """Return all faults, and one for each attribute of the operator, whether or not they apply."""
     ignored = (find_fault(f"{IGNORES}:{name}") for name in descriptor.attributes)
     return (*FAULTS.values(), *ignored)
 

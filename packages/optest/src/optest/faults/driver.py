@@ -1,4 +1,4 @@
-"""The driver ``faulty:FAULT``: a driver that is right but for one fault."""
+"""The driver ``faulty:FAULT``: a driver that is right except for one fault."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class FaultyDriver(BackendDriver):
     isolated = False
 
     def __init__(self, fault: str, base: BackendDriver | None = None) -> None:
-        """``fault`` as :func:`find_fault` takes it; ``base``: the references, if None."""
+        """Wrap the driver ``base`` (the references, if None) with a fault named as in :func:`find_fault`."""
         find_fault(fault)
         self.fault, self.base = fault, base or StubDriver()
         self.name = f"faulty:{fault}"
 
     def supports(self, case: TestCase) -> str | None:
-        """What the driver beneath says."""
+        """Return the answer of the wrapped driver."""
         return self.base.supports(case)
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Wrong outputs."""
+        """Return the wrong outputs."""
         attribute = self.fault.partition(":")[2]
         if attribute and attribute not in case.descriptor.attributes:
             return self.base.run(case, inputs)

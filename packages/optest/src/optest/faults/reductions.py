@@ -1,4 +1,4 @@
-"""Leaving out the last element of a reduction: where each operator has it."""
+"""Leaves out the last element of a reduction, and knows the reduced axis of each operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Place = tuple[int, int]
-"""Which input, and which of its axes."""
+"""The index of an input, and one of its axes."""
 
 _BY_OPERATOR: dict[str, Callable[[TestCase], Place]] = {
     "gemm": lambda case: (0, 0 if case.attributes["transpose_a"] else 1),
@@ -35,13 +35,13 @@ _BY_CATEGORY: dict[str, Callable[[TestCase], Place]] = {
     "attention": lambda case: (2, -2),
 }
 _NO_SUM = ("outer",)
-"""Products of matrices of which each element is one product."""
+"""Matrix products whose elements are single products, not sums."""
 _SHRINKING = ("reduction",)
-"""Categories whose result has the same shape when the reduced dimension is one shorter."""
+"""Categories whose result keeps its shape if the reduced dimension is one shorter."""
 
 
 def reduced_axis(case: TestCase) -> Place | None:
-    """The input and axis that the operator adds up (or compares) along; None if there is none."""
+    """Return the input and axis along which the operator sums or compares; None if there is none."""
     if "reduction" not in case.descriptor.tags or case.op in _NO_SUM:
         return None
     find = _BY_OPERATOR.get(case.op) or _BY_CATEGORY.get(case.descriptor.category)
@@ -57,9 +57,9 @@ def _dimension(dim: Any) -> int:
 
 
 def truncated(run: Any, case: TestCase, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The outputs without the last element of the reduced axis.
+    """Return the outputs computed without the last element of the reduced axis.
 
-    A reduction really gets one element less; any other operator reads zeros in its place.
+    A reduction gets one element less; any other operator gets zeros in place of that element.
     """
     place = reduced_axis(case)
     if place is None:

@@ -1,8 +1,8 @@
-"""To which operators a fault cannot matter: written rules, each with its reason.
+"""Rules that say in which operators a fault has no effect, each with its reason.
 
-A rule reads the descriptor, never what an operator returned: it must be clear from the
-operator's definition that the fault leaves every result as it is. Everything else counts,
-and what the suite then misses is the suite's to fix.
+A rule reads the descriptor, never an operator's results: the operator's definition must imply
+that the fault changes no result. All other faults count, and if the suite misses one, the suite
+must be fixed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .reductions import reduced_axis
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Faults whose names start with ``fault`` do not apply to operators for which ``holds``."""
+    """A rule: the kind of faults ``fault`` does not apply to operators for which ``holds`` returns True."""
 
     fault: str
     reason: str
@@ -30,7 +30,7 @@ class Exclusion:
 
 
 def excluded(descriptor: OperatorDescriptor, fault: Fault) -> str | None:
-    """Why ``fault`` cannot change a result of the operator; None if it can."""
+    """Return why ``fault`` cannot change a result of the operator; None if it can."""
     for rule in EXCLUSIONS:
         if fault.name.split(":")[0] == rule.fault and rule.holds(descriptor, fault.name):
             return rule.reason
@@ -38,7 +38,7 @@ def excluded(descriptor: OperatorDescriptor, fault: Fault) -> str | None:
 
 
 def cases_of(descriptor: OperatorDescriptor, seed: int = 0) -> list[TestCase]:
-    """The built-in suite's cases of one operator, float32 ones first: where most faults show."""
+    """Return the built-in suite's cases of one operator; float32 ones, which show most faults, come first."""
     dtypes = sorted(descriptor.dtypes, key=lambda one: "float32" not in one)
     return [
         TestCase(
@@ -99,7 +99,7 @@ def _nan_open(descriptor: OperatorDescriptor, fault: str) -> bool:
 
 
 def _no_narrow_integers(descriptor: OperatorDescriptor, fault: str) -> bool:
-    """Saturation needs an integer dtype narrower than the int64 that it is computed in."""
+    """Whether no result is an integer narrower than int64, in which saturation is computed."""
     return not any(
         kind_of(np.dtype(name)) == "int" and name != "int64"
         for case in cases_of(descriptor)
@@ -112,7 +112,7 @@ def _stays_in_range(descriptor: OperatorDescriptor, fault: str) -> bool:
 
 
 _CHOOSING = ("comparison", "sorting", "pooling")
-"""Categories whose integers are elements of the input, or places in it."""
+"""Categories whose integer results are elements of the input or indices into it."""
 
 
 def _zero_alike(descriptor: OperatorDescriptor, fault: str) -> bool:
@@ -124,7 +124,7 @@ def _stable(descriptor: OperatorDescriptor, fault: str) -> bool:
 
 
 def _never_fits(descriptor: OperatorDescriptor, fault: str) -> bool:
-    """Other values occur, and the operator's shape rule takes the usual one in the place of none of them."""
+    """Whether the shape rule rejects the usual value in every setup that has another value; there is one."""
     name = fault.partition(":")[2]
     usual = usual_value(descriptor, name)
     completed = [(one.shapes, descriptor.complete_attributes(one.attributes)) for one in descriptor.setups]

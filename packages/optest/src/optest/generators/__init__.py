@@ -1,4 +1,4 @@
-"""Generators: deterministic inputs for a case, and expected outputs where they know them."""
+"""Generators: make deterministic inputs for a case, and expected outputs if they know them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load Hypothesis only where it is asked for: it takes longer than all the rest."""
+    """Load Hypothesis only when it is needed: it takes longer to load than all the rest."""
     if name in ("HypothesisGenerator", "inputs_strategy"):
         from . import property
 

@@ -1,4 +1,4 @@
-"""What a generator is, what all of them read of a case, and how a dotted path becomes one."""
+"""The interface of generators, what they read from a case, and loading them by dotted path."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Generator(Protocol):
     """Makes the inputs of cases.
 
     ``generate`` returns one array per input, of the case's shapes and dtypes, and the
-    expected outputs, or None if the case's reference is to compute them. All randomness
-    comes from ``rng``.
+    expected outputs, or None if the case's reference computes them. All randomness comes
+    from ``rng``.
     """
 
     def generate(self, case: TestCase, rng: np.random.Generator) -> Generated: ...
@@ -43,7 +43,7 @@ class Input:
             domain = replace(domain, low=None, high=None)
         self.name, self.shape, self.dtype, self.domain = name, tuple(shape), dtype, domain
         self.index = _indexed(self, case) if domain.indices_of is not None else None
-        """``(size of the axis, axis along which indices are distinct or None)`` for indices."""
+        """For indices: ``(size of the axis they point into, axis along which they are distinct or None)``."""
 
     @property
     def floating(self) -> bool:
@@ -56,14 +56,17 @@ class Input:
 
 
 def inputs_of(case: TestCase) -> Iterator[Input]:
-    """The inputs of ``case`` in order."""
+    """Yield the inputs of ``case`` in order."""
     descriptor = case.descriptor
     for name, dtype in zip(descriptor.inputs, case.dtypes, strict=True):
         yield Input(name, case.shapes[name], dtype, descriptor.domain.get(name, ANY), case)
 
 
 def _indexed(one: Input, case: TestCase) -> tuple[int, int | None]:
-    """The size of the axis that indices point into; distinct along it if the case chooses it."""
+    """Return the size of the axis that indices point into, and the axis along which they are distinct.
+
+    The latter is the domain's axis or the attribute that chooses the axis; None if there is neither.
+    """
     assert one.domain.indices_of is not None
     source, place = one.domain.indices_of
     shape = case.shapes[source]
@@ -78,9 +81,9 @@ def _indexed(one: Input, case: TestCase) -> tuple[int, int | None]:
 
 @cache
 def load_generator(path: str) -> Generator:
-    """The generator ``path``: an instance, or a class that is called without arguments.
+    """Return the generator at ``path``: an instance, or a class that is called without arguments.
 
-    One per path and process. Raises :class:`UsageError` for what has no ``generate``.
+    There is one instance per path and process. Raises :class:`UsageError` if it has no ``generate``.
     """
     found = load_object(path, "generator")
     try:

@@ -1,6 +1,6 @@
-"""Values of one input: drawn from a domain, in any dtype, deterministically.
+"""Draws the values of one input from a domain, in any dtype, deterministically.
 
-What a generator does with several inputs is in ``random`` and ``edge``.
+Not here: how generators combine several inputs (``random``, ``edge``).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ..operators.domain import Domain
 Array = NDArray[Any]
 
 SPECIAL_FLOATS = (math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, -1.5, 2.5)
-"""What is mixed into floats where an operator says that it can take it."""
+"""Values that are mixed into floats if an operator declares that it accepts them."""
 FINITE_SPECIALS = tuple(one for one in SPECIAL_FLOATS if not math.isinf(one))
 _SMALL = 10
-"""Most random integers are no larger: so that results stay recognisable and ties occur."""
+"""The largest size of most random integers, so that results stay readable and ties occur."""
 _WHOLE = 8
 _GAP = 0.125
-"""Floats that must not be zero are at least this far from it."""
+"""The smallest absolute value of floats that must not be zero."""
 
 
 def draw(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random.Generator) -> Array:
-    """An array of ``shape`` and ``dtype`` within ``domain``, indices excepted."""
+    """Draw an array of ``shape`` and ``dtype`` within ``domain``, except for indices."""
     kind = kind_of(np.dtype(dtype))
     if kind == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -59,10 +59,10 @@ def draw_indices(
     distinct: bool = False,
     axis: int | None = None,
 ) -> Array:
-    """Indices into an axis of ``size``, counted from the end too if ``negative``.
+    """Draw indices into an axis of ``size``; with ``negative``, some count from the end.
 
-    ``distinct`` ones differ along ``axis``, or all of them if that is None. Raises
-    ``ValueError`` where more are asked for than there are.
+    With ``distinct``, they differ along ``axis``, or all differ if that is None. Raises
+    ``ValueError`` if more distinct indices are needed than there are.
     """
     if not distinct or not shape:
         return rng.integers(-size if negative else 0, max(size, 1), shape).astype(dtype)
@@ -77,9 +77,9 @@ def draw_indices(
 
 
 def sprinkle(values: Array, specials: Array, rng: np.random.Generator, share: float = 0.25) -> None:
-    """Overwrite some elements with ``specials``, each at most once and at most a ``share`` of them all.
+    """Overwrite some elements with ``specials``, each used at most once; at most a ``share`` of all elements.
 
-    The last element is one of them: what a kernel forgets most easily.
+    If any element is overwritten, the last one is, because kernels forget it most easily.
     """
     count = min(len(specials), int(values.size * share))
     places = rng.permutation(values.size)
@@ -90,18 +90,18 @@ def sprinkle(values: Array, specials: Array, rng: np.random.Generator, share: fl
 
 @cache
 def has_infinity(dtype: str) -> bool:
-    """Whether a floating dtype has infinities; some 8-bit formats do without."""
+    """Whether a floating dtype has infinities; some 8-bit formats have none."""
     return bool(np.isinf(np.array(math.inf).astype(dtype).astype(np.float64)))
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:
-    """The least and the largest value of an integer dtype."""
+    """Return the least and the largest value of an integer dtype."""
     info = ml_dtypes.iinfo(dtype)
     return int(info.min), int(info.max)
 
 
 def _distinct(shape: tuple[int, ...], axis: int | None, unsigned: bool, rng: np.random.Generator) -> Array:
-    """Whole numbers around 0 (unsigned: from 0), each once, or once along ``axis``."""
+    """Draw integers around 0 (unsigned: from 0), each at most once, or once along ``axis``."""
     if axis is None or not shape:
         size = math.prod(shape)
         return rng.permutation(size).reshape(shape) - (0 if unsigned else size // 2)
@@ -111,9 +111,9 @@ def _distinct(shape: tuple[int, ...], axis: int | None, unsigned: bool, rng: np.
 
 
 def _integers(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random.Generator) -> Array:
-    """Within the domain where it is bounded; else small ones, and one in four from the whole range.
+    """Draw integers within the domain; if it is unbounded, small ones mixed with others.
 
-    One in ten is the least or the largest.
+    Then one in ten is the least or the largest value, and about one in seven is from the whole range.
     """
     least, largest = integer_limits(dtype)
     free = domain.low is None and domain.high is None

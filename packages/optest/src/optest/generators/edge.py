@@ -1,7 +1,7 @@
 """The edge generator: extreme values, ties, repeated indices and strided layouts.
 
 Edge *shapes* (empty, 0-d, size 1) belong to the case and come from setups; this
-generator takes every shape.
+generator accepts every shape.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class EdgeGenerator:
-    """Values from a small pool of edges, so that ties abound; arrays that are not contiguous.
+    """Draws values from a small pool of edge values, so that ties are frequent, in non-contiguous arrays.
 
-    Floats: what of a pool around 0 and 1 lies in the domain; NaN, infinities and signed
-    zeros where the operator is tagged ``edge:nan``; subnormals and the largest finite
-    values where, besides, no intermediate result decides: in elementwise functions of one
-    tensor (activations excepted: they are made of several) and in comparisons.
-    Integers: the extremes, unless the domain is narrower. Indices: the first, the last,
+    Floats: those values around 0 and 1 that lie in the domain; NaN, infinities and signed
+    zeros if the operator is tagged ``edge:nan``. Subnormals and the largest finite values are
+    added only if no intermediate result can leave the range of floats: in elementwise functions
+    of one tensor (except activations, which consist of several) and in comparisons.
+    Integers: the extreme values, unless the domain is narrower. Indices: the first, the last,
     and repeated ones unless they must be distinct.
     """
 
     def generate(self, case: TestCase, rng: np.random.Generator) -> Generated:
-        """Inputs of the case's shapes and dtypes; no expected outputs."""
+        """Return inputs of the case's shapes and dtypes, and no expected outputs."""
         extreme = _takes_extremes(case)
         return tuple(
             strided(_values(one, specials_for(case, one), extreme, rng), rng) for one in inputs_of(case)
@@ -41,7 +41,7 @@ class EdgeGenerator:
 
 
 def _takes_extremes(case: TestCase) -> bool:
-    """Whether a float so large or small that an intermediate result leaves its range is fair."""
+    """Whether extreme floats are fair inputs, because no intermediate result can leave the range."""
     one = case.descriptor
     simple = one.category == "comparison" or (one.category == "elementwise" and len(one.inputs) == 1)
     return "edge:nan" in case.descriptor.tags and simple
@@ -92,7 +92,7 @@ def _within(value: float, domain: Domain, least: float, largest: float) -> bool:
 
 
 def strided(values: Array, rng: np.random.Generator) -> Array:
-    """The same values in another layout: reversed, in Fortran order, or with gaps."""
+    """Return the values in another memory layout: reversed, in Fortran order, or with gaps."""
     layout = rng.integers(3)
     if values.ndim == 0:
         return values

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ..core.case import TestCase
 
 _EXAMPLES = 6
-"""Hypothesis starts with the simplest examples; the last of a few is less plain."""
+"""How many examples are drawn; the last is used, because Hypothesis starts with the simplest ones."""
 _POOL = 12
-"""Different values in one array at most."""
+"""The largest number of different values in an array."""
 
 
 class Reproducible(providers.HypothesisProvider):
-    """Hypothesis' choices without constants from the source of loaded modules: a seed decides alone."""
+    """A Hypothesis provider that uses no constants from loaded modules, so that only the seed decides."""
 
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
@@ -38,10 +38,10 @@ providers.AVAILABLE_PROVIDERS[_BACKEND] = f"{Reproducible.__module__}.{Reproduci
 
 
 class HypothesisGenerator:
-    """Values that Hypothesis thinks up: many equal, simple, tiny, huge or special ones."""
+    """Draws values with Hypothesis: many are equal, simple, tiny, huge or special."""
 
     def generate(self, case: TestCase, rng: np.random.Generator) -> Generated:
-        """Inputs of the case's shapes and dtypes, decided by ``rng`` alone; no expected outputs."""
+        """Return inputs of the case's shapes and dtypes, which only ``rng`` decides; no expected outputs."""
         found: list[tuple[Array, ...]] = []
 
         @settings(
@@ -62,7 +62,7 @@ class HypothesisGenerator:
 
 
 def inputs_strategy(case: TestCase) -> st.SearchStrategy[tuple[Array, ...]]:
-    """A strategy for all inputs of ``case``, shrinking towards zeros."""
+    """Return a strategy for all inputs of ``case``, which shrinks towards zeros."""
     return st.tuples(*(_strategy(one, specials_for(case, one)) for one in inputs_of(case)))
 
 
@@ -92,7 +92,10 @@ def _drawn(one: Input, rng: np.random.Generator) -> Array:
 
 
 def _arrays(wide: Any, one: Input, elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Array]:
-    """Arrays of a few values each, spread at random: of any size at the same cost, and with ties."""
+    """Return a strategy for arrays that spread a few values at random.
+
+    Such arrays have ties, and cost the same at any size.
+    """
 
     def spread(pool: list[Any], number: int) -> Array:
         chosen = np.random.default_rng(number).integers(len(pool), size=one.shape)
@@ -110,7 +113,7 @@ def _integers(dtype: str, domain: Domain) -> st.SearchStrategy[int]:
 
 
 def _floats(dtype: str, domain: Domain, specials: tuple[float, ...] = ()) -> st.SearchStrategy[float]:
-    """Floats that ``dtype`` can hold; the default bounds keep products and sums finite."""
+    """Return a strategy for floats within ``dtype``; the default bounds keep products and sums finite."""
     largest = float(finfo(dtype).max)
     limit = min(largest, 1e3)
     low = -limit if domain.low is None else max(domain.low, -largest)

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 
 class RandomTensorGenerator:
-    """Random values; NaN, infinities and zeros among them where the operator takes them.
+    """Draws random values, with NaN, infinities and zeros among them if the operator accepts them.
 
-    Operators that work on single elements or only move them get them in every case; every
-    other case has the same ones in the same places of all its inputs. Elsewhere one NaN
-    may decide every result, so only every third case has them. The id decides which.
+    Operators that work on single elements, or only move them, get such special values in every
+    case; in every second case, all inputs have the same ones in the same places. In other operators a
+    single NaN may decide every result, so only every third case has special values. The case's id
+    decides which cases.
     """
 
     def generate(self, case: TestCase, rng: np.random.Generator) -> Generated:
-        """Inputs of the case's shapes and dtypes; no expected outputs."""
+        """Return inputs of the case's shapes and dtypes, and no expected outputs."""
         number = int(case.id, 16)
         everywhere = bool(case.descriptor.tags & {"elementwise", "data-movement"})
         sprinkled = everywhere or number % 3 == 0
@@ -50,11 +51,11 @@ def _values(one: Input, specials: tuple[float, ...], rng: np.random.Generator, p
 
 
 def specials_for(case: TestCase, one: Input) -> tuple[float, ...]:
-    """What is mixed into an input; nothing where the operator leaves open what it makes of it.
+    """Return the special values to mix into an input; none if the operator does not define their result.
 
-    ``edge:nan`` operators and those that only move data take everything,
-    ``edge:nan-only`` ones no infinities and nothing outside the domain. Of several inputs
-    those that must not be zero stay as they are.
+    Operators tagged ``edge:nan``, and those that only move data, get all special values. Those tagged
+    ``edge:nan-only`` get no infinities and nothing outside the domain. If an operator has several
+    inputs, those that must not be zero get none.
     """
     tags = case.descriptor.tags
     if not one.floating or one.domain.distinct or (one.domain.nonzero and len(case.descriptor.inputs) > 1):
@@ -65,7 +66,7 @@ def specials_for(case: TestCase, one: Input) -> tuple[float, ...]:
 
 
 def draw_input_indices(one: Input, rng: np.random.Generator) -> Array:
-    """Valid indices, for an input whose domain says that it holds indices."""
+    """Draw valid indices for an input whose domain says that it holds indices."""
     assert one.index is not None
     size, axis = one.index
     domain = one.domain

@@ -1,4 +1,4 @@
-"""What changed from one recorded run to another."""
+"""Finds what changed from one recorded run to another."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..names import listing
 from .tables import CASES, METRICS
 
 SLOWER, LEAST_S = 2.0, 0.01
-"""A changed time: by this factor, and by at least so many seconds; less is noise."""
+"""A time has changed if it differs by this factor and by this many seconds; less is noise."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One case that changed; ``text`` says from what to what."""
+    """One case that changed; ``text`` says how."""
 
     case_id: str
     op: str
@@ -28,13 +28,13 @@ class Change:
 
 @dataclass
 class Difference:
-    """From ``run_a`` to ``run_b``.
+    """The changes from ``run_a`` to ``run_b``.
 
     ``newly_failing`` includes failing cases that the first run did not have. ``other``
-    are changes between statuses that are not failures, such as passed to unsupported.
-    ``only_a`` and ``only_b`` count cases that one run alone has. ``other_inputs`` count those
-    that both have, but with other inputs (of another generator, say): they are not compared.
-    ``warnings``: the runs were recorded with different versions of something.
+    has all further changes of status, such as passed to unsupported. ``only_a`` and ``only_b``
+    count the cases that only one run has. ``other_inputs`` counts cases that both runs have,
+    but with different inputs (from another generator, for example); they are not compared.
+    ``warnings`` say which versions differ between the runs.
     """
 
     run_a: str
@@ -58,11 +58,11 @@ class Difference:
         yield "time", self.time
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Kind, case, operator and change of each."""
+        """Return the kind, case, operator and text of each change."""
         return [(kind, one.case_id, one.op, one.text) for kind, changes in self._kinds() for one in changes]
 
     def text(self) -> str:
-        """The numbers in one line."""
+        """Return the numbers of changes in one line."""
         counts = ", ".join(f"{len(changes)} {kind}" for kind, changes in self._kinds())
         return (
             f"{self.run_a} → {self.run_b}: {self.common} cases in both, {self.only_a} only in the first, "
@@ -73,12 +73,12 @@ class Difference:
         return f", {self.other_inputs} with other inputs, not compared" if self.other_inputs else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, JSON-safe."""
+        """Return everything as JSON-safe data."""
         return asdict(self)
 
 
 def differing(runs: Sequence[RunInfo]) -> tuple[str, ...]:
-    """What to tell people who put ``runs`` together or side by side: versions that are not the same."""
+    """Return a warning for each version that differs between ``runs``, which are merged or compared."""
     told = []
     facts = {"optest": [one.version for one in runs]}
     for name in sorted({key for one in runs for key in one.environment} - {"cpu", "cpus", "platform"}):
@@ -91,14 +91,14 @@ def differing(runs: Sequence[RunInfo]) -> tuple[str, ...]:
 
 
 def apart(run_a: RunInfo, run_b: RunInfo) -> tuple[str, ...]:
-    """What to tell people who compare runs of two backends."""
+    """Return a warning if the two runs are of different backends."""
     if run_a.target == run_b.target:
         return ()
     return (f"the runs are of different backends: {run_a.target} and {run_b.target}",)
 
 
 def compare_runs(connection: Connection, run_a: str, run_b: str) -> Difference:
-    """Compare two runs of one ledger, case by case; the database does the joining."""
+    """Compare two runs of one ledger case by case; the join is done in the database."""
     found = Difference(run_a, run_b)
     a, b = CASES.alias("a"), CASES.alias("b")
     named = and_(a.c.case_id == b.c.case_id, a.c.run_id == run_a, b.c.run_id == run_b)
@@ -129,7 +129,7 @@ def compare_runs(connection: Connection, run_a: str, run_b: str) -> Difference:
 
 
 def _accuracy(connection: Connection, run_a: str, run_b: str) -> Iterator[Change]:
-    """Outputs whose largest error or number of mismatches changed, by factor, largest first."""
+    """Yield outputs whose largest error or number of mismatches changed, the largest factor first."""
     a, b = CASES.alias("a"), CASES.alias("b")
     old, new = METRICS.alias("old"), METRICS.alias("new")
     query = (
@@ -154,7 +154,7 @@ def _accuracy(connection: Connection, run_a: str, run_b: str) -> Iterator[Change
 
 
 def _same(a: Any, b: Any) -> ColumnElement[bool]:
-    """Whether two records of one case are of the same inputs, as far as that is known."""
+    """Whether two records of one case have the same inputs, as far as that is known."""
     return or_(a.c.inputs == b.c.inputs, a.c.inputs.is_(None), b.c.inputs.is_(None))
 
 

@@ -1,7 +1,7 @@
-"""Runs on their way from one ledger to another by parts: what a publisher sends, what a server adds.
+"""Moves runs from one ledger to another in parts: what a publisher sends, and what a server adds.
 
-A case of a run is added once, however often it arrives, so that anything may be sent
-again. Not here: the wire (``optest.dashboard``), copying whole ledgers (``Ledger.merge``).
+A case of a run is added only once, however often it arrives, so any part may be sent again. Not
+here: the wire format (``optest.dashboard``), copying whole ledgers (``Ledger.merge``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _METRICS = ("output", "passed", "count", "mismatches", "max_abs", "max_rel", "ma
 
 
 def outgoing(connection: Connection, run: RunInfo, size: int) -> Iterator[list[CaseResult]]:
-    """The cases of ``run`` in parts of ``size``; their comparisons have what the ledger keeps of them."""
+    """Yield the cases of ``run`` in parts of ``size``, with comparisons as far as the ledger keeps them."""
     last = 0
     while True:
         query = select(CASES).where(CASES.c.run_id == run.run_id, CASES.c.id > last)
@@ -36,7 +36,7 @@ def outgoing(connection: Connection, run: RunInfo, size: int) -> Iterator[list[C
 
 
 def unknown(connection: Connection, run_id: str, results: Sequence[CaseResult]) -> list[CaseResult]:
-    """Those of ``results`` that the run does not have, each id once."""
+    """Return the ``results`` that the run does not have yet, each id once."""
     ids = [one.case_id for one in results]
     query = select(CASES.c.case_id).where(CASES.c.run_id == run_id, CASES.c.case_id.in_(ids))
     known = set(connection.scalars(query))

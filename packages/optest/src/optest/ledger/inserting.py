@@ -1,6 +1,6 @@
-"""What is written into the ledger's tables: runs, cases and metrics, within a transaction of the caller's.
+"""Writes runs, cases and metrics into the ledger's tables, within the caller's transaction.
 
-Not here: who writes when (``store``), records as rows (``rows``).
+Not here: when they are written (``store``), converting records to rows (``rows``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.result import RunInfo
 from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, RUNS
 
 _BATCH = 1000
-"""Rows that are copied at a time."""
+"""How many rows are copied at a time."""
 
 
 def insert_run(connection: Connection, run: RunInfo, summary: str | None) -> None:
@@ -40,7 +40,7 @@ def insert_run(connection: Connection, run: RunInfo, summary: str | None) -> Non
 
 
 def set_summary(connection: Connection, run_id: str, summary: str | None) -> bool:
-    """Mark a run as over, unless it is or ``summary`` is None; whether that changed anything."""
+    """Mark a run as over, unless it is already or ``summary`` is None; return whether that changed it."""
     if summary is None:
         return False
     unset = RUNS.c.run_id == run_id, RUNS.c.summary.is_(None)
@@ -50,7 +50,7 @@ def set_summary(connection: Connection, run_id: str, summary: str | None) -> boo
 def insert_cases(
     connection: Connection, rows: list[dict[str, Any]], metrics: list[list[dict[str, Any]]]
 ) -> None:
-    """Add cases of one run and, with their new numbers, their metrics."""
+    """Add cases of one run, and their metrics with the new numbers of the cases."""
     if not rows:
         return
     connection.execute(insert(CASES), rows)
@@ -68,7 +68,7 @@ def insert_cases(
 
 
 def copy_cases(source: Connection, target: Connection, run_id: str) -> int:
-    """Add the cases of a run that ``target`` does not have yet; how many there were."""
+    """Copy the cases of a run that ``target`` does not have yet; return how many there were."""
     last = added = 0
     while True:
         query = select(CASES).where(CASES.c.run_id == run_id, CASES.c.id > last).order_by(CASES.c.id)
@@ -90,14 +90,14 @@ def copy_cases(source: Connection, target: Connection, run_id: str) -> int:
 
 
 def _number_of(connection: Connection, table: Any, values: Mapping[str, str]) -> int:
-    """The number of the row with these values, which is added if there is none."""
+    """Return the number of the row with these values, after adding it if there is none."""
     query = select(table.c.id).filter_by(**values)
     found = connection.scalar(query)
     if found is None:
         try:
             with connection.begin_nested():
                 connection.execute(insert(table).values(**values))
-        except IntegrityError:  # another run has added it since; where it has not, nothing is found
+        except IntegrityError:  # another process added it in the meantime
             pass
         found = connection.scalar(query)
     assert isinstance(found, int)

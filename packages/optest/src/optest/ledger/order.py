@@ -1,7 +1,7 @@
-"""Which runs are of one backend, and which of two is newer, judged by their dates.
+"""Finds the runs of a backend, and orders runs by date.
 
-A run whose date is yet to come was recorded with a wrong clock. It would be the newest one until that
-day, and hide every run after it; so it counts as the oldest.
+A run dated in the future was recorded with a wrong clock. It would be the newest one until that
+day and hide all later runs, so it counts as the oldest.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from ..core.result import RunInfo
 from .tables import RUNS
 
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
-"""By this much at most where they are set right."""
+"""The largest difference between clocks that are set correctly."""
 
 
 def named(runs: Iterable[RunInfo], backend: str) -> list[RunInfo]:
-    """The runs of a target, or of every target of the driver with that name."""
+    """Return the runs of the target ``backend`` or, if it has none, of all targets of that driver."""
     every = list(runs)
     exact = [one for one in every if one.target == backend]
     return exact or [one for one in every if one.backend["name"] == backend]
 
 
 def oldest_first() -> tuple[ColumnElement[str], ColumnElement[str]]:
-    """What a query orders runs by."""
+    """Return the terms by which a query orders runs, oldest first."""
     return case((RUNS.c.started > _latest(), ""), else_=RUNS.c.started), RUNS.c.run_id
 
 
 def newest_first() -> tuple[ColumnElement[str], ...]:
-    """The other way round."""
+    """Return the terms by which a query orders runs, newest first."""
     return tuple(one.desc() for one in oldest_first())
 
 
 def undated(runs: list[RunInfo]) -> list[str]:
-    """A warning for each run with an impossible date."""
+    """Return a warning for each run that is dated in the future."""
     return [
         f"run {one.run_id} is dated in the future ({one.started}): it counts as the oldest"
         for one in runs
@@ -45,5 +45,5 @@ def undated(runs: list[RunInfo]) -> list[str]:
 
 
 def _latest() -> str:
-    """The latest date that a run can have now, in the form that runs have."""
+    """Return the latest date that a run can have now, in the format of the dates of runs."""
     return (datetime.datetime.now(datetime.UTC) + _CLOCKS_DIFFER).isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Cases of a run as light rows, and counts of them: for coverage and dashboards, which read many.
+"""Reads cases as light rows, and counts of them, for coverage and dashboards, which read many.
 
 Not here: whole records (``Ledger.results``), what changed between runs (``difference``).
 """
@@ -28,11 +28,11 @@ _COLUMNS = (
 _INEXACT = ("float", "bfloat", "complex")
 
 Runs = str | Sequence[str]
-"""A run's id; or several, of which the newest record of each case counts."""
+"""The id of a run, or several ids; of several runs, the newest record of each case counts."""
 
 
 def main_dtype(dtypes: str) -> str:
-    """The dtype that stands for a case with these: its first floating or complex one, else its first."""
+    """Return the dtype that represents a case: its first floating or complex one, else its first."""
     names = dtypes.split(",")
     return next((one for one in names if one.startswith(_INEXACT)), names[0])
 
@@ -41,8 +41,8 @@ def main_dtype(dtypes: str) -> str:
 class CaseRow:
     """One recorded case.
 
-    ``ulp`` is its largest error against a wider reference, where there is one, else against what
-    was expected; ``control_ulp`` the control's own. Both only where they were asked for.
+    ``ulp`` is the largest error against a wider reference if there is one, else against the expected
+    values; ``control_ulp`` is the control's error. Both are set only if metrics were requested.
     """
 
     number: int
@@ -78,13 +78,13 @@ class CaseRow:
 
     @cached_property
     def origin(self) -> Origin | None:
-        """Its place in one of PyTorch's databases; None for optest's own operators."""
+        """The case's place in one of PyTorch's databases; None for optest's own operators."""
         found = self.record.get("origin")
         return None if found is None else Origin.from_dict(found)
 
 
 class Group(NamedTuple):
-    """How many cases of a run are alike in all of this."""
+    """The number of cases that agree in all the other fields."""
 
     op: str
     category: str
@@ -102,7 +102,7 @@ def read_cases(
     statuses: Iterable[Status] | None = None,
     metrics: bool = False,
 ) -> Iterator[CaseRow]:
-    """Cases of ``runs`` in the order they were written; ``metrics`` brings errors in ULP."""
+    """Yield the cases of ``runs`` in the order they were written; ``metrics`` adds errors in ULP."""
     conditions = _of(runs, op)
     if statuses is not None:
         conditions.append(CASES.c.status.in_([one.value for one in statuses]))
@@ -115,7 +115,7 @@ def read_cases(
 
 
 def read_groups(connection: Connection, runs: Runs) -> list[Group]:
-    """The cases of ``runs``, counted by the database; by category, then operator."""
+    """Return counts of the cases of ``runs``, made by the database, sorted by category, then operator."""
     keys = (CASES.c.op, CASES.c.category, CASES.c.dtypes, CASES.c.phase, CASES.c.status)
     query = select(*keys, func.count()).where(*_of(runs)).group_by(*keys)
     found = [
@@ -126,7 +126,7 @@ def read_groups(connection: Connection, runs: Runs) -> list[Group]:
 
 
 def read_totals(connection: Connection) -> dict[str, Counter[Status]]:
-    """By run, how its cases ended."""
+    """Return, for each run, how many of its cases ended with each status."""
     query = select(CASES.c.run_id, CASES.c.status, func.count()).group_by(CASES.c.run_id, CASES.c.status)
     found: dict[str, Counter[Status]] = {}
     for run_id, status, count in connection.execute(query):
@@ -135,7 +135,7 @@ def read_totals(connection: Connection) -> dict[str, Counter[Status]]:
 
 
 def _of(runs: Runs, op: str | None = None) -> list[ColumnElement[bool]]:
-    """What is true of the cases of ``runs``, or of those of one operator."""
+    """Return the conditions that select the cases of ``runs``, or those of one operator in them."""
     named = [CASES.c.op == op] if op is not None else []
     if isinstance(runs, str):
         return [CASES.c.run_id == runs, *named]
@@ -147,7 +147,7 @@ def _of(runs: Runs, op: str | None = None) -> list[ColumnElement[bool]]:
 def _worst(
     connection: Connection, conditions: Iterable[ColumnElement[bool]]
 ) -> dict[int, tuple[float | None, float | None]]:
-    """By case, the largest error of its outputs, and the control's."""
+    """Return, for each case, the largest error of its outputs and the control's largest error."""
     largest, expected, control = (
         func.max(METRICS.c[name]) for name in ("error_ulp", "max_ulp", "control_ulp")
     )

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .store import Ledger
 
 _BATCH = 500
-"""Results that wait to be written together; the journal has them meanwhile."""
+"""How many results are written at a time; until then, the journal has them."""
 
 
 class LedgerReporter(Reporter):
-    """Adds the run and its results to ``ledger``."""
+    """A reporter that adds the run and its results to ``ledger``."""
 
     name = "ledger"
 
@@ -26,7 +26,7 @@ class LedgerReporter(Reporter):
         self._run_id = ""
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
-        """Raises :class:`LedgerError` if the ledger cannot be written."""
+        """Add the run; raises :class:`LedgerError` if the ledger cannot be written."""
         self._run_id = run.run_id
         self._ledger.start(run)
 
@@ -44,4 +44,4 @@ class LedgerReporter(Reporter):
 
     def _write(self) -> None:
         self._ledger.append(self._run_id, self._waiting)
-        self._waiting.clear()  # not before: what Ctrl-C keeps from being written is written in the end
+        self._waiting.clear()  # only now: after Ctrl-C above, the end writes them

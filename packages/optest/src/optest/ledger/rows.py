@@ -1,4 +1,4 @@
-"""Records as rows of the ledger, and back. No queries here."""
+"""Converts records to rows of the ledger, and back. No queries here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sqlalchemy.engine import RowMapping
 from ..core.result import CaseResult
 
 ACCURACY = {"error_ulp": "ulp_error", "control_ulp": "control_ulp_error"}
-"""Columns of metrics, and what a comparison's ``accuracy`` calls them."""
+"""The columns of metrics for errors, with their names in a comparison's ``accuracy``."""
 _COLUMNS = ("case_id", "op", "category", "phase", "status", "reason", "duration_s", "attempts", "flaky")
 _HASHES = ("inputs", "settings")
 _REST = ("shapes", "attributes", "seed", "stderr_tail", "exit_code", "signal", "rerun")
 
 
 def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
-    """``result`` as a row of ``cases``, without its number."""
+    """Return ``result`` as a row of ``cases``, without its number."""
     rest = {name: getattr(result, name) for name in _REST}
     rest |= {"shapes": dict(result.shapes), "attributes": dict(result.attributes)}
     rest |= {} if result.origin is None else {"origin": result.origin.to_dict()}
@@ -35,7 +35,7 @@ def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
 
 
 def metric_rows(case: int, result: CaseResult) -> list[dict[str, Any]]:
-    """The metrics of ``result``, which is row ``case`` of ``cases``."""
+    """Return the metrics of ``result``, which is row ``case`` of ``cases``."""
     return [
         {
             "case": case,
@@ -51,7 +51,7 @@ def metric_rows(case: int, result: CaseResult) -> list[dict[str, Any]]:
 
 
 def case_result(row: RowMapping, backend: Mapping[str, str | None]) -> CaseResult:
-    """A row of ``cases`` as a record, without its comparisons."""
+    """Return a row of ``cases`` as a record, without its comparisons."""
     return CaseResult.from_dict(
         {
             **json.loads(row["rest"]),
@@ -64,7 +64,7 @@ def case_result(row: RowMapping, backend: Mapping[str, str | None]) -> CaseResul
 
 
 def _number(value: Any) -> float | None:
-    """A metric as the database holds it; infinities stay, NaN is NULL."""
+    """Return a metric as the database stores it: infinities stay, NaN becomes NULL."""
     if value is None:
         return None
     number = float(value)

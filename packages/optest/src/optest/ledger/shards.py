@@ -1,4 +1,4 @@
-"""Shards of one command that nobody has recorded: what is put together from the others is not whole."""
+"""Finds shards of a command that are not recorded, so that the other shards are not the whole run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..names import listing
 
 _SHARD = re.compile(r"(\d{1,18})/(\d{1,18})")
 _ELSEWHERE = frozenset({"--ledger", "--report", "--workers", "--executor", "--timeout", "--retries"})
-"""Flags in which shards of one command may differ."""
+"""Flags that may differ between the shards of a command."""
 _SWITCHES = frozenset({"--resume", "--no-color", "--fail-fast", "--json"})
 _NAMED = 8
 
 
 def missing_shards(runs: Iterable[RunInfo]) -> list[str]:
-    """A warning for each sharded command of which ``runs`` lack a shard."""
+    """Return a warning for each sharded command of which ``runs`` lack a shard."""
     found: dict[tuple[str, str, int], set[int]] = defaultdict(set)
     for run in runs:
         command, index, count = _sharded(run.command_line)
@@ -34,10 +34,10 @@ def missing_shards(runs: Iterable[RunInfo]) -> list[str]:
 
 
 def _sharded(command_line: str) -> tuple[str, int, int]:
-    """A command without its shard and what shards may differ in; the shard, (1, 1) if it has none."""
+    """Return a command without the flags that may differ, and its shard; (1, 1) if it has none."""
     try:
         words = iter(shlex.split(command_line))
-    except ValueError:  # what others publish may be anything
+    except ValueError:  # a published command may be any text
         return command_line, 1, 1
     kept, index, count = [], 1, 1
     for word in words:

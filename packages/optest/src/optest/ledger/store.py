@@ -1,4 +1,4 @@
-"""``Ledger``: where results are kept. SQLite by default; any SQLAlchemy URL otherwise.
+"""``Ledger`` stores results in a database: SQLite by default, or any SQLAlchemy URL.
 
 Not here: the tables (``tables``), what changed between two runs (``difference``).
 """
@@ -31,19 +31,19 @@ from .sqlite import set_up, writing
 from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, MIGRATIONS, RUNS, migrate, version_of
 
 _BATCH = 1000
-"""Rows that are copied at a time."""
+"""How many rows are copied at a time."""
 
 
 class Ledger:
     """The ledger at ``place``: a file, or a database URL such as ``postgresql://host/name``.
 
-    It is made if it is not there, unless ``create`` is False, and migrated if it is older.
-    Every method raises :class:`LedgerError` for a ledger that cannot be used.
+    A missing ledger is created, unless ``create`` is False, and an older one is migrated.
+    Every method raises :class:`LedgerError` if the ledger cannot be used.
     """
 
     def __init__(self, place: str | Path, *, create: bool = True) -> None:
         self.place = redacted(str(place))
-        """For messages: without the password of an address."""
+        """The place for messages, without the password of a URL."""
         self._password = ""
         self._engine = self._connect(str(place), create)
         with self._told("read"), self._engine.connect() as connection:
@@ -86,7 +86,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _told(self, doing: str) -> Iterator[None]:
-        """Database errors as one sentence."""
+        """Turn database errors into a :class:`LedgerError` with one sentence."""
         try:
             yield
         except (SQLAlchemyError, UnicodeError, OverflowError) as error:
@@ -101,10 +101,10 @@ class Ledger:
         return text.replace(self._password, "***") if self._password else text
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections to the database."""
         self._engine.dispose()
 
-    # What a run writes.
+    # Writing a run.
 
     def start(self, run: RunInfo) -> None:
         """Add a run without cases."""
@@ -112,7 +112,7 @@ class Ledger:
             insert_run(connection, run, None)
 
     def append(self, run_id: str, results: Sequence[CaseResult]) -> None:
-        """Add results to a run: all of them, or none if one fails."""
+        """Add results to a run: all of them, or none if any fails."""
         with self._told("written"), writing(self._engine).begin() as connection:
             rows = [case_row(run_id, one) for one in results]
             metrics = (metric_rows(0, one) for one in results)
@@ -124,17 +124,17 @@ class Ledger:
         with self._told("written"), writing(self._engine).begin() as connection:
             connection.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(summary=text))
 
-    # What is read.
+    # Reading.
 
     def runs(self) -> list[RunInfo]:
-        """Every run, oldest first; one that is dated in the future cannot be placed, and comes first."""
+        """Return all runs, oldest first; runs dated in the future cannot be ordered, and come first."""
         with self._told("read"), self._engine.connect() as connection:
             return [
                 _run_info(row) for row in connection.execute(_ALL_RUNS.order_by(*oldest_first())).mappings()
             ]
 
     def results(self, run_id: str) -> Iterator[CaseResult]:
-        """The cases of a run as recorded, without comparisons."""
+        """Yield the cases of a run as recorded, without comparisons."""
         with self._told("read"), self._engine.connect() as connection:
             found = connection.execute(_ALL_RUNS.where(RUNS.c.run_id == run_id)).mappings().one()
             rows = select(CASES).where(CASES.c.run_id == run_id).order_by(CASES.c.id)
@@ -143,38 +143,41 @@ class Ledger:
                 yield case_result(row, backend)
 
     def cases(self, runs: Runs, **which: Any) -> Iterator[CaseRow]:
-        """Cases as light rows; ``runs`` and ``which`` as in :func:`reading.read_cases`."""
+        """Yield cases as light rows; ``runs`` and ``which`` are as in :func:`reading.read_cases`."""
         with self._told("read"), self._engine.connect() as connection:
             yield from read_cases(connection, runs, **which)
 
     def groups(self, runs: Runs) -> list[Group]:
-        """The cases of a run, or the newest of several, counted by operator, dtypes, phase and status."""
+        """Count the cases of a run, or the newest of several, by operator, dtypes, phase and status."""
         with self._told("read"), self._engine.connect() as connection:
             return read_groups(connection, runs)
 
     def totals(self) -> dict[str, Counter[Status]]:
-        """How the cases of each run ended."""
+        """Return, for each run, how many of its cases ended with each status."""
         with self._told("read"), self._engine.connect() as connection:
             return read_totals(connection)
 
     def mark(self) -> tuple[int, int, int]:
-        """How many runs there are and are over, and the last case's number: they change with any of these."""
+        """Return the number of runs, how many are over, and the last case's number.
+
+        At least one of them changes whenever a run or case is added, or a run ends.
+        """
         query = select(func.count(), func.count(RUNS.c.summary)).select_from(RUNS)
         with self._told("read"), self._engine.connect() as connection:
             runs, over = connection.execute(query).one()
             return runs, over, connection.scalar(select(func.max(CASES.c.id))) or 0
 
-    # Runs that come or go in parts.
+    # Sending and receiving runs in parts.
 
     def outgoing(self, run: RunInfo, size: int = _BATCH) -> Iterator[list[CaseResult]]:
-        """The cases of a run in parts; their comparisons have what the ledger keeps of them."""
+        """Yield the cases of a run in parts, with comparisons as far as the ledger keeps them."""
         with self._told("read"), self._engine.connect() as connection:
             yield from outgoing(connection, run, size)
 
     def add(self, run: RunInfo, results: Sequence[CaseResult], summary: str | None = None) -> int:
-        """Add what is not there yet of a run and its cases; how many cases that were.
+        """Add a run and its cases as far as they are missing; return how many cases were added.
 
-        ``summary``: JSON, if the run is over. Raises :class:`UsageError` if the id is another run's.
+        ``summary`` is JSON if the run is over. Raises :class:`UsageError` if another run has the id.
         """
         with self._told("written"), writing(self._engine).begin() as connection:
             found = connection.execute(_ALL_RUNS.where(RUNS.c.run_id == run.run_id)).mappings().first()
@@ -192,18 +195,18 @@ class Ledger:
             return len(fresh)
 
     def summary(self, run_id: str) -> str | None:
-        """What a run that is over came to, as JSON."""
+        """Return the summary of a run as JSON; None if the run is not over."""
         with self._told("read"), self._engine.connect() as connection:
             return connection.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run_id))
 
     def outcomes(self) -> dict[str, dict[str, Any]]:
-        """What each run came to that is over, by id (``Summary.to_dict``)."""
+        """Return the summary of each run that is over, by id (``Summary.to_dict``)."""
         query = select(RUNS.c.run_id, RUNS.c.summary).where(RUNS.c.summary.is_not(None))
         with self._told("read"), self._engine.connect() as connection:
             return {row.run_id: json.loads(row.summary) for row in connection.execute(query)}
 
     def unfinished(self) -> dict[str, str]:
-        """The runs that are not whole, by id: why, and how many of their cases have a result."""
+        """Return the incomplete runs by id, with a text that says why, and how many cases have a result."""
         outcomes, totals = self.outcomes(), self.totals()
         told = {
             run.run_id: unfinished(
@@ -214,9 +217,9 @@ class Ledger:
         return {run_id: text for run_id, text in told.items() if text}
 
     def find_case(self, prefix: str) -> CaseResult | None:
-        """The newest record of the case whose id begins with ``prefix``; None if there is none.
+        """Return the newest record of the case whose id begins with ``prefix``; None if there is none.
 
-        Raises :class:`UsageError` if several cases' ids do.
+        Raises :class:`UsageError` if the ids of several cases begin with it.
         """
         matching = CASES.c.case_id.startswith(prefix, autoescape=True)
         with self._told("read"), self._engine.connect() as connection:
@@ -230,7 +233,7 @@ class Ledger:
         return None if row is None else case_result(row, _backend(row))
 
     def find_run(self, prefix: str) -> str:
-        """The id of the run that begins with ``prefix``, or the newest for ``latest``; raises UsageError."""
+        """Return the run id that begins with ``prefix``, or the newest for ``latest``; raises UsageError."""
         ids = [one.run_id for one in self.runs()]
         if prefix == "latest" and ids:
             return ids[-1]
@@ -241,7 +244,7 @@ class Ledger:
         return matching[0]
 
     def diff(self, run_a: str, run_b: str) -> Difference:
-        """What changed from one run to another; runs by id, its beginning, or ``latest``."""
+        """Return what changed from one run to another; name runs by id, its beginning, or ``latest``."""
         first, second = self.find_run(run_a), self.find_run(run_b)
         with self._told("read"), self._engine.connect() as connection:
             found = compare_runs(connection, first, second)
@@ -261,7 +264,7 @@ class Ledger:
     def history(
         self, op: str, *, backend: str | None = None, dtype: str | None = None
     ) -> list[dict[str, Any]]:
-        """How ``op`` fared in each run, oldest first; ``dtype`` may be that of any input.
+        """Return the results of ``op`` in each run, oldest first; ``dtype`` may be the dtype of any input.
 
         ``backend`` is a driver's name or a target (:attr:`RunInfo.target`).
         """
@@ -305,12 +308,13 @@ class Ledger:
                 entry["max_ulp"] = max(worst, default=None)
         return list(found.values())
 
-    # Ledgers among themselves.
+    # Merging ledgers.
 
     def merge(self, other: Ledger) -> int:
-        """Add the runs of ``other`` that are not here, or not whole; how many there were. Each comes whole.
+        """Add the runs of ``other`` that are missing or incomplete here; return how many there were.
 
-        Raises :class:`UsageError`, before anything is added, if a run here and another there have one id.
+        Each run is added completely or not at all. Raises :class:`UsageError`, before anything is added, if
+        different runs in the two ledgers have the same id.
         """
         here = {one.run_id: one for one in self.runs()}
         coming = other.runs()
@@ -322,7 +326,7 @@ class Ledger:
         return sum(self._copy(other, run, new=run.run_id not in here) for run in missing)
 
     def _copy(self, other: Ledger, run: RunInfo, *, new: bool) -> bool:
-        """Add what is not there yet of a run of ``other``; whether there was anything."""
+        """Add what is missing of a run of ``other``; return whether there was anything."""
         with other._told("read"), other._engine.connect() as source:
             summary = source.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run.run_id))
             with self._told("written"), writing(self._engine).begin() as target:
@@ -332,7 +336,7 @@ class Ledger:
                 return copy_cases(source, target, run.run_id) > 0 or new or ended
 
     def _extents(self) -> dict[str, tuple[int, bool]]:
-        """By run, how many cases it has and whether it is over."""
+        """Return, for each run, how many cases it has and whether it is over."""
         query = select(RUNS.c.run_id, func.count(CASES.c.id), RUNS.c.summary.is_not(None))
         query = query.outerjoin(CASES, CASES.c.run_id == RUNS.c.run_id).group_by(RUNS.c.run_id)
         with self._told("read"), self._engine.connect() as connection:

@@ -1,7 +1,7 @@
-"""The ledger's tables, and how an older ledger becomes one of today.
+"""The ledger's tables, and the migration of older ledgers.
 
-A change of the tables is a new entry of ``MIGRATIONS``; entries that were released
-never change. Not here: queries (``store``, ``difference``).
+To change the tables, add an entry to ``MIGRATIONS``; released entries never
+change. Not here: queries (``store``, ``difference``).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ RUNS = Table(
     Column("seed", BigInteger, nullable=False),
     Column("environment", ForeignKey("environments.id"), nullable=False),
     Column("backend", ForeignKey("backends.id"), nullable=False),
-    Column("summary", Text),  # JSON; NULL while the run goes on, and if it was killed
-    Column("planned", BigInteger),  # cases; NULL where it is not known how many
-    Column("config", Text),  # what else tells the backend from others of its name
+    Column("summary", Text),  # JSON; NULL while the run goes on, or if it was killed
+    Column("planned", BigInteger),  # the number of cases; NULL if unknown
+    Column("config", Text),  # what distinguishes backends of one name
 )
 CASES = Table(
     "cases",
@@ -78,8 +78,8 @@ CASES = Table(
     Column("attempts", Integer, nullable=False),
     Column("flaky", Boolean, nullable=False),
     Column("rest", Text, nullable=False),  # JSON: the other fields of the record
-    Column("inputs", String),  # a hash of the inputs' values; NULL where it is not known, as is
-    Column("settings", String),  # one of the driver's settings
+    Column("inputs", String),  # a hash of the inputs' values; NULL if unknown
+    Column("settings", String),  # a hash of the driver's settings; NULL if unknown
     UniqueConstraint("run_id", "case_id"),
 )
 METRICS = Table(
@@ -93,9 +93,9 @@ METRICS = Table(
     Column("mismatches", BigInteger, nullable=False),
     Column("max_abs", Float),
     Column("max_rel", Float),
-    Column("max_ulp", Float),  # distances in float64 go beyond 64-bit integers
-    Column("error_ulp", Float),  # against a wider reference,
-    Column("control_ulp", Float),  # and the control's own
+    Column("max_ulp", Float),  # float64 distances can exceed 64-bit integers
+    Column("error_ulp", Float),  # the error against a wider reference
+    Column("control_ulp", Float),  # the control's error
 )
 _CASES_BY_OP = Index("cases_by_op", CASES.c.op)
 _CASES_BY_ID = Index("cases_by_case_id", CASES.c.case_id)
@@ -107,34 +107,34 @@ _LATER = (_CASES_BY_OP, _CASES_BY_ID, _CASES_COUNTED)
 
 
 def _create(connection: Connection) -> None:
-    """Version 1: all tables, with the index that comes with METRICS."""
+    """Version 1: create all tables, and the index of METRICS."""
     for table in METADATA.sorted_tables:
         later = [one for one in table.indexes if one in _LATER]
         table.indexes.difference_update(later)
         table.create(connection, checkfirst=True)
-        for index in table.indexes:  # a table that was there may lack it
+        for index in table.indexes:  # an existing table may lack it
             index.create(connection, checkfirst=True)
         table.indexes.update(later)
 
 
 def _index_cases(connection: Connection) -> None:
-    """Version 2: history and replay look cases up by operator and by id."""
+    """Version 2: add indexes, because history and replay look up cases by operator and by id."""
     for index in (_CASES_BY_OP, _CASES_BY_ID):
         index.create(connection, checkfirst=True)
 
 
 def _index_counts(connection: Connection) -> None:
-    """Version 3: dashboards count cases without reading them."""
+    """Version 3: add an index, so that dashboards count cases without reading them."""
     _CASES_COUNTED.create(connection, checkfirst=True)
 
 
 def _add_accuracy(connection: Connection) -> None:
-    """Version 4: errors against a wider reference, beside the control's."""
+    """Version 4: add errors against a wider reference, and the control's errors."""
     _add_columns(connection, METRICS, "error_ulp", "control_ulp")
 
 
 def _widen_numbers(connection: Connection) -> None:
-    """Version 5: seeds and counts of elements of 64 bits. SQLite's integers have them anyway."""
+    """Version 5: widen seeds and counts of elements to 64 bits, which SQLite's integers always have."""
     if connection.dialect.name == "sqlite":
         return
     for table, name in ((RUNS, "seed"), (METRICS, "count"), (METRICS, "mismatches")):
@@ -143,17 +143,17 @@ def _widen_numbers(connection: Connection) -> None:
 
 
 def _add_planned(connection: Connection) -> None:
-    """Version 6: how many cases a run has, so that one that was killed is seen to lack some."""
+    """Version 6: add the number of cases of a run, which shows that a killed run lacks some."""
     _add_columns(connection, RUNS, "planned")
 
 
 def _add_config(connection: Connection) -> None:
-    """Version 7: what tells several targets of one driver and chip apart."""
+    """Version 7: add the configuration that distinguishes targets of one driver and chip."""
     _add_columns(connection, RUNS, "config")
 
 
 def _add_hashes(connection: Connection) -> None:
-    """Version 8: what tells cases of one id apart whose inputs, or whose driver's settings, are others."""
+    """Version 8: add hashes that distinguish cases of one id with other inputs or driver settings."""
     _add_columns(connection, CASES, "inputs", "settings")
 
 
@@ -175,15 +175,15 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _add_config,
     _add_hashes,
 )
-"""What makes version n + 1 of version n; the last one makes today's."""
+"""The functions that turn version n into version n + 1; the last one makes the current version."""
 
 
 _LOCK = 0x6F707465
-"""What processes that make or migrate one ledger at a time agree on."""
+"""The number of the database lock for creating or migrating a ledger, which one process does at a time."""
 
 
 def version_of(connection: Connection) -> int:
-    """The version that a ledger has; 0 for an empty database, or one that was left half made."""
+    """Return the version of a ledger; 0 for an empty database or one that was only partly created."""
     if not inspect(connection).has_table(SCHEMA.name):
         return 0
     return connection.scalar(select(SCHEMA.c.version)) or 0
@@ -191,7 +191,7 @@ def version_of(connection: Connection) -> int:
 
 def migrate(connection: Connection, *, to: int = len(MIGRATIONS)) -> None:
     """Bring the ledger to version ``to``, within the connection's transaction; one process at a time."""
-    if connection.dialect.name == "postgresql":  # in SQLite a transaction that writes is alone
+    if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     version = version_of(connection)
     for number, step in enumerate(MIGRATIONS[version:to], version + 1):

@@ -1,4 +1,4 @@
-"""Operators: what each takes and gives, and its NumPy reference."""
+"""Operators: their inputs, attributes and outputs, and their NumPy references."""
 
 from .descriptor import REQUIRED, AttributeSpec, DTypes, OperatorDescriptor, Setup, Shape, Shapes
 from .domain import Domain

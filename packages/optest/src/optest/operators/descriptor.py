@@ -1,4 +1,4 @@
-"""What optest knows of an operator: its descriptor, as data and two rules.
+"""The descriptor of an operator: what optest knows about it, as data and two rules.
 
 Not here: the built-in operators (``builtin`` and its category modules), their
 reference implementations (``reference_impls``) and the table of all of them
@@ -42,9 +42,9 @@ REQUIRED: Final = _Required()
 class AttributeSpec:
     """The type, default and range of one attribute.
 
-    ``type`` may be int, float, bool, str or list (of whatever the operator says in
-    ``doc``), or several of them; ``type(None)`` among them allows None. An int is
-    taken where a float is asked for, and becomes one; a bool is not an int.
+    ``type`` may be int, float, bool, str or list (``doc`` says of what), or a tuple of
+    these; ``type(None)`` in the tuple allows None. An int is accepted for a float and
+    converted to one; a bool is not accepted as an int.
     """
 
     type: type | Types
@@ -58,7 +58,7 @@ class AttributeSpec:
         return self.type if isinstance(self.type, tuple) else (self.type,)
 
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Return in words which values are allowed."""
         if self.choices:
             return f"one of {', '.join(map(repr, self.choices))}"
         names = ("null" if one is type(None) else one.__name__ for one in self.types)
@@ -66,9 +66,9 @@ class AttributeSpec:
         return text if self.minimum is None else f"{text} of at least {self.minimum:g}"
 
     def accept(self, value: Any) -> Any:
-        """``value`` as the operator sees it; raises ``ValueError`` if it is not allowed.
+        """Return ``value`` as the operator gets it; raises ``ValueError`` if it is not allowed.
 
-        Lists and tuples become tuples.
+        Lists become tuples, and ints become floats where only a float is allowed.
         """
         if isinstance(value, list | tuple):
             fits = list in self.types or tuple in self.types
@@ -89,7 +89,7 @@ class AttributeSpec:
 
 @dataclass(frozen=True)
 class Setup:
-    """One combination of shapes and attributes of the built-in suite; ``note`` says what is special."""
+    """A combination of shapes and attributes in the built-in suite; ``note`` says what is special in it."""
 
     shapes: Shapes
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -107,13 +107,13 @@ class OperatorDescriptor:
 
     ``output_dtypes(dtypes, attributes)`` and ``output_shapes(shapes, attributes)``
     are the rules for the results; the latter raises :class:`ShapeError` for shapes
-    that the operator cannot take. ``domain`` describes inputs whose values are not
-    free. ``tolerances`` has those that differ from the defaults, by output dtype;
-    ``rounding`` is the rule that bounds the rounding errors of an operator made of many
-    operations (see ``core.roundoff``).
+    that the operator does not accept. ``domain`` describes inputs whose values are
+    restricted. ``tolerances`` has the tolerances that differ from the defaults, by output
+    dtype; ``rounding`` is the rule that bounds the rounding errors of an operator that consists
+    of many operations (see ``core.roundoff``).
     ``aliases`` are other names for inputs and outputs in plans: ``{"weight": "input1"}``.
-    ``mutates`` names the inputs that a backend may update (running statistics); it must only
-    read all others.
+    ``mutates`` names the inputs that a backend may update, such as running statistics; it must
+    not write to any other.
     """
 
     name: str
@@ -136,7 +136,7 @@ class OperatorDescriptor:
     mutates: tuple[str, ...] = ()
 
     def complete_attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """``given`` checked, with the defaults filled in, in the descriptor's order.
+        """Return ``given``, checked and with defaults filled in, in the descriptor's order.
 
         Raises :class:`AttributeMismatch`.
         """
@@ -161,11 +161,11 @@ class OperatorDescriptor:
         return complete
 
     def match_dtypes(self, given: Sequence[str]) -> tuple[DTypes, ...]:
-        """The supported dtype tuples that ``given`` stands for.
+        """Return the supported dtype tuples that ``given`` stands for.
 
-        One name means every tuple that starts with it and repeats it wherever the
-        operator lets its inputs agree (the rest, such as index dtypes, stay free); as
-        many names as inputs mean exactly that tuple. Raises :class:`UsageError`.
+        A single name selects the tuples that start with it and repeat it as often as any tuple
+        does; the other dtypes, such as those of indices, may be any. As many names as inputs
+        select exactly that tuple. Raises :class:`UsageError`.
         """
         given = tuple(given)
         if len(given) == 1:
@@ -180,7 +180,7 @@ class OperatorDescriptor:
         return matching
 
     def canonical_name(self, name: str) -> str:
-        """``name`` of an input or output with aliases resolved; raises :class:`UsageError`."""
+        """Return the name of an input or output with aliases resolved; raises :class:`UsageError`."""
         name = self.aliases.get(name, name)
         known = self.inputs + self.outputs
         if name not in known:
@@ -188,7 +188,7 @@ class OperatorDescriptor:
         return name
 
     def check_shapes(self, shapes: Shapes, attributes: Mapping[str, Any]) -> dict[str, Shape]:
-        """The output shapes for input ``shapes``, one entry per input; raises :class:`ShapeError`."""
+        """Return the output shapes for ``shapes``, one per input; raises :class:`ShapeError`."""
         missing = [name for name in self.inputs if name not in shapes]
         if missing:
             raise ShapeError(
@@ -197,10 +197,10 @@ class OperatorDescriptor:
         return self.output_shapes(shapes, attributes)
 
     def tolerance(self, dtype: str, table: ToleranceTable | None = None) -> Tolerance:
-        """The tolerance of results of ``dtype``.
+        """Return the tolerance of results of ``dtype``.
 
-        ``table`` (a plan's) has the last word on this operator; else the descriptor's own
-        tolerance holds, else the table's for the dtype and category, else the default.
+        Entries of ``table`` (from a plan) for this operator come first, then the descriptor's own
+        tolerance, then the table's for the dtype and category, then the default.
         """
         own = self.tolerances.get(dtype)
         if table is None:

@@ -1,4 +1,4 @@
-"""Which values an operator's input may hold: what generators read to draw them."""
+"""Domains: which values an operator's input may hold; generators draw values from them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The distribution of one input's values; the default is a generator's own choice.
+    """The distribution of one input's values; by default, the generator chooses.
 
-    ``low`` and ``high`` bound the values (both included; None: unbounded), with
-    ``floats`` those of floats only.
-    ``positive`` excludes zero and below, ``nonzero`` only zero, ``integers`` asks for
-    whole numbers in any dtype, ``ties`` for few different values, so that many are equal
-    (the whole numbers within the bounds; of floats, thirds of these, which no narrower
-    format holds exactly), ``wide`` for some values a thousand times as large, ``sorted``
-    for ascending order along the last axis, ``distinct`` for no value twice along
-    ``axis`` (or at all, if None), ``simplex`` for non-negative values that add up to 1
-    along the last axis.
+    - ``low`` and ``high`` bound the values, both included (None: unbounded).
+    - ``floats``: the bounds apply to floats only.
+    - ``positive`` excludes zero and below, ``nonzero`` only zero.
+    - ``integers``: whole numbers in any dtype.
+    - ``ties``: few different values, so that many are equal: the whole numbers within the
+      bounds or, for floats, thirds of these, which no narrower format holds exactly.
+    - ``wide``: some values are a thousand times as large.
+    - ``sorted``: ascending order along the last axis.
+    - ``distinct``: no value twice along ``axis``, or at all if ``axis`` is None.
+    - ``simplex``: non-negative values that add up to 1 along the last axis.
 
     ``indices_of`` makes the values valid indices into an axis of another input:
-    ``("input0", 0)``, or ``("input0", "dim")`` where the attribute ``dim`` names the
-    axis; ``negative`` allows those that count from the end.
+    ``("input0", 0)``, or ``("input0", "dim")`` if the attribute ``dim`` names the
+    axis. ``negative`` allows indices that count from the end.
     """
 
     low: float | None = None
@@ -41,6 +42,6 @@ class Domain:
 
 
 ANY = Domain()
-"""Any value of the dtype: what an input without an entry has."""
+"""Any value of the dtype; the domain of inputs without an entry."""
 POSITIVE = Domain(positive=True)
 NONZERO = Domain(nonzero=True)

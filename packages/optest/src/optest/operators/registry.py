@@ -1,7 +1,7 @@
 """The table of operators: built-in ones and those that users and plugins add.
 
-``operator_registry`` is the one that plans, the runner and the command line use.
-It loads the built-in operators at the first look, from ``descriptors()`` of
+``operator_registry`` is the registry that plans, the runner and the command line use.
+It loads the built-in operators on first use, from ``descriptors()`` of
 ``optest.operators.builtin``.
 """
 
@@ -49,7 +49,7 @@ class OperatorRegistry:
         tags: Iterable[str] = (),
         **replacements: Any,
     ) -> OperatorDescriptor:
-        """Add to what an operator has; ``replacements`` are whole fields, such as ``reference=…``."""
+        """Extend fields of an operator; ``replacements`` replace whole fields, such as ``reference=…``."""
         old = self.get(name)
         if "name" in replacements:
             raise RegistrationError(f"extend() keeps the name {name!r}: register() a copy under another one")
@@ -69,14 +69,14 @@ class OperatorRegistry:
         )
 
     def get(self, name: str) -> OperatorDescriptor:
-        """The operator ``name``; raises :class:`UnknownName` with the near misses."""
+        """Return the operator ``name``; raises :class:`UnknownName` with similar names."""
         found = self._table().get(name)
         if found is None:
             raise UnknownName("operator", name, self._table(), "`optest list` shows every operator")
         return found
 
     def peek(self, name: str) -> OperatorDescriptor | None:
-        """The operator ``name`` if it is there."""
+        """Return the operator ``name``, or None."""
         return self._table().get(name)
 
     def names(self) -> list[str]:
@@ -123,12 +123,12 @@ operator_registry = OperatorRegistry(_builtin_descriptors)
 
 
 def registered(name: str) -> OperatorDescriptor:
-    """The operator ``name`` of this process's registry: how descriptors are unpickled."""
+    """Return the operator ``name`` of this process's registry; used to unpickle descriptors."""
     return operator_registry.get(name)
 
 
 def _reduced(descriptor: OperatorDescriptor) -> Any:
-    """By name where the registry holds this very descriptor: rules need not pickle."""
+    """Pickle a descriptor by name if the registry holds this very object: its rules need not be picklable."""
     if operator_registry.peek(descriptor.name) is descriptor:
         return registered, (descriptor.name,)
     return descriptor.__reduce_ex__(2)

@@ -1,8 +1,8 @@
-"""YAML files as plain data that remembers its lines.
+"""Reads YAML files as plain data, and keeps the line of each value.
 
-Only YAML's safe types; ``${NAME}`` and ``${NAME:-default}`` stand for environment
-variables, ``${PLAN_DIR}`` for the file's own directory, ``$${`` for a plain ``${``. A value
-that is one variable and nothing else has the type that the variable's text has in YAML.
+Only YAML's safe types are allowed. ``${NAME}`` and ``${NAME:-default}`` stand for environment
+variables, ``${PLAN_DIR}`` for the file's own directory, and ``$${`` for a plain ``${``. If a value
+consists of one variable, its type is that of the variable's text in YAML.
 Not here: what a plan may contain (``schema``) and what it means (``entries``).
 """
 
@@ -21,7 +21,7 @@ from ..errors import PlanError
 from ..files import read_whole, real_path
 
 Keys = tuple[str | int, ...]
-"""The way to a value inside a document: ``("cases", 2, "dtypes")``."""
+"""The path to a value inside a document, such as ``("cases", 2, "dtypes")``."""
 
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([^}:]*)(?::-([^}]*))?\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -33,7 +33,7 @@ _SAFE_TAG = "tag:yaml.org,2002:"
 
 
 def dotted(keys: Iterable[str | int]) -> str:
-    """``cases[2].dtypes``."""
+    """Return keys as text, such as ``cases[2].dtypes``."""
     text = ""
     for key in keys:
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
@@ -42,14 +42,14 @@ def dotted(keys: Iterable[str | int]) -> str:
 
 @dataclass
 class Document:
-    """One file: ``data`` is plain Python; ``error`` makes a :class:`PlanError` that names a place in it."""
+    """One file; ``data`` is plain Python, ``error`` makes a :class:`PlanError` for a place in the file."""
 
     file: Path
     data: Any
     lines: dict[Keys, int] = field(default_factory=dict)
 
     def line(self, keys: Keys) -> int | None:
-        """The line of a value, or of the closest thing around it."""
+        """Return the line of a value, or of the closest enclosing value whose line is known."""
         for end in range(len(keys), -1, -1):
             if keys[:end] in self.lines:
                 return self.lines[keys[:end]]
@@ -60,7 +60,7 @@ class Document:
 
 
 def read_text(file: Path, what: str) -> str:
-    """The text of ``file``; raises :class:`PlanError` if it cannot be read as UTF-8."""
+    """Return the text of ``file``; raises :class:`PlanError` if it cannot be read as UTF-8."""
     try:
         return read_whole(file).decode("utf-8")
     except OSError as error:
@@ -70,13 +70,13 @@ def read_text(file: Path, what: str) -> str:
 
 
 def read_document(file: Path, variables: Mapping[str, str] | None = None) -> Document:
-    """Read ``file``; ``variables`` stand in for the environment. Raises :class:`PlanError`."""
+    """Read ``file``; ``variables`` replace the environment if given. Raises :class:`PlanError`."""
     known = {**(os.environ if variables is None else variables), "PLAN_DIR": str(real_path(file).parent)}
     return parse_document(read_text(file, "plan"), file, known)
 
 
 def parse_document(text: str, file: Path, variables: Mapping[str, str] | None) -> Document:
-    """The document that is ``text``; ``file`` is for messages. Without ``variables``, ``${NAME}`` is text."""
+    """Parse ``text``; ``file`` is for messages. If ``variables`` is None, ``${NAME}`` stays text."""
     try:
         _check_depth(file, text)
         root = yaml.compose(text, Loader=_LOADER)
@@ -94,7 +94,7 @@ def parse_document(text: str, file: Path, variables: Mapping[str, str] | None) -
 
 
 def _check_depth(file: Path, text: str) -> None:
-    """Composing is recursive, in C too, where too deep a nesting ends the process."""
+    """Raise :class:`PlanError` for deep nesting, because recursion in the C parser would end the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -104,12 +104,12 @@ def _check_depth(file: Path, text: str) -> None:
 
 
 class _Builder:
-    """Turns YAML's node graph into data; values only, nothing is ever called or imported."""
+    """Turns YAML's node graph into plain values; nothing is ever called or imported."""
 
     def __init__(self, document: Document, variables: Mapping[str, str] | None) -> None:
         self._document = document
         self._variables = variables
-        self._resolver = yaml.SafeLoader("")  # types of scalars
+        self._resolver = yaml.SafeLoader("")  # finds the types of scalars
         self._open: set[int] = set()
         self._values = 0
 
@@ -125,7 +125,7 @@ class _Builder:
             )
         if id(node) in self._open:
             raise document.error(keys, "an alias refers to itself", allowed="aliases of finished values")
-        if len(self._open) > _DEEPEST:  # by aliases
+        if len(self._open) > _DEEPEST:  # nested by aliases
             raise document.error(keys, f"the plan is nested more than {_DEEPEST} deep")
         self._open.add(id(node))
         try:
@@ -167,7 +167,7 @@ class _Builder:
         return result
 
     def _merge(self, result: dict[str, Any], node: yaml.Node, keys: Keys) -> None:
-        """YAML's ``<<``: what is there already wins."""
+        """Merge YAML's ``<<``; keys that exist already win."""
         for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(one, yaml.MappingNode):
                 raise self._document.error(keys, "<< takes mappings", found=one.tag)
@@ -191,7 +191,7 @@ class _Builder:
         except (yaml.YAMLError, ValueError) as error:
             raise self._document.error(keys, f"cannot be read: {error}", found=text) from None
         if not isinstance(value, str | int | float | bool | None):
-            return text  # dates and binaries mean their text
+            return text  # dates and binaries stay text
         return value
 
     def _variable(self, match: re.Match[str], keys: Keys) -> str:

@@ -1,7 +1,7 @@
-"""One entry of a plan, of the command line or of the built-in suite, and the cases it stands for.
+"""Entries of a plan, the command line or the built-in suite, and the cases they stand for.
 
-An entry is expanded lazily: operator lists, dtypes, shapes, attributes, seeds and
-phases multiply, and each operator rule is asked once per combination of shapes and
+An entry is expanded lazily into the product of its dtypes, shapes, attributes, seeds and
+phases. Each rule of the operator is called once per combination of shapes and
 attributes.
 """
 
@@ -25,17 +25,17 @@ from ..operators.registry import operator_registry
 from .document import Document, Keys
 
 MOST_CASES = 1_000_000
-"""What a run may have: the cases are planned before the first one runs."""
+"""The largest number of cases of a run; all are planned before the first one runs."""
 
 Alternatives = Mapping[str, Sequence[Any]]
-"""Values by name, of which each combination has one."""
+"""The alternative values of each name; a combination has one value for each name."""
 Combination = tuple[dict[str, Shape], dict[str, Any], str]
-"""Input shapes, complete attributes, a note."""
+"""The input shapes, the complete attributes, and a note."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What the command line says of cases. Empty or None: not given.
+    """The flags of the command line that describe cases; empty or None means not given.
 
     ``dtypes`` are tuples of one name or of one per input; ``shapes`` maps input names
     to alternatives, with "" for all inputs; ``attributes`` maps names to alternatives.
@@ -53,7 +53,7 @@ class Flags:
     phase: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """As fields of a plan's case, without shapes and attributes."""
+        """Return the flags as fields of a plan's case, without shapes and attributes."""
         given = {
             name: getattr(self, name)
             for name in ("rtol", "atol", "seed", "generator", "reference", "phase")
@@ -64,13 +64,13 @@ class Flags:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an entry stands, for messages: in a file, or (without a document) on the command line."""
+    """Where an entry is, for messages: in a file or, without a document, on the command line."""
 
     document: Document | None = None
     keys: Keys = ()
 
     def error(self, key: str, error: OptestError) -> UsageError:
-        """``error`` with file, line and key; as it is for the command line."""
+        """Return ``error`` with file, line and key, or unchanged for the command line."""
         if self.document is None:
             return error if isinstance(error, UsageError) else UsageError(error.message, error.hint)
         candidates: tuple[Keys, ...] = ((*self.keys, key), ("defaults", key), self.keys)
@@ -85,9 +85,9 @@ class Place:
 class Entry:
     """An operator and the fields of a plan's case.
 
-    ``flags`` come on top. ``strict``: what the operator cannot take is an error; else
-    (the suite, or a plan under flags) such combinations are left out. ``whole``: no
-    flag narrows it.
+    ``flags`` override the fields. If ``strict``, combinations that the operator does not accept are
+    errors; otherwise (in the suite, or in a plan with flags) they are left out. ``whole`` says that
+    no flag narrows the entry.
     """
 
     op: str
@@ -103,25 +103,25 @@ class Entry:
 
     @classmethod
     def of_suite(cls, flags: Flags) -> list[Entry]:
-        """One entry per registered operator."""
+        """Return one entry per registered operator."""
         return [cls(one.name, strict=False).with_flags(flags) for one in operator_registry]
 
     def with_flags(self, flags: Flags) -> Entry:
-        """This entry under command line flags."""
+        """Return this entry with command line flags."""
         narrowing = bool(flags.dtypes or flags.shapes or flags.attributes)
         return replace(
             self, flags=flags, strict=self.strict and not narrowing, whole=self.whole and not narrowing
         )
 
     def with_config(self, config: Mapping[str, Any]) -> Entry:
-        """This entry, with further driver settings merged over its own by key."""
+        """Return this entry with further driver settings, which override its own key by key."""
         if not config:
             return self
         merged = merge_config(self.fields.get("backend_config", {}), config)
         return replace(self, fields={**self.fields, "backend_config": merged})
 
     def expand(self, backend: BackendTarget, seed: int, table: ToleranceTable) -> Iterator[TestCase]:
-        """The cases, in a fixed order. Raises :class:`PlanError` or another :class:`UsageError`."""
+        """Yield the cases in a fixed order; raises :class:`PlanError` or another :class:`UsageError`."""
         fields = {**self.fields, **self.flags.fields()}
         descriptor = self._at("op", lambda: operator_registry.get(self.op))
         dtypes = self._dtypes(descriptor, fields.get("dtypes"))
@@ -175,7 +175,7 @@ class Entry:
         fields: Mapping[str, Any],
         table: ToleranceTable,
     ) -> Tolerance | None:
-        """None where the operator's own tolerance holds: nothing given names its results."""
+        """Return the tolerance that the fields and table set; None if the operator's own tolerance holds."""
         changes = dict(fields.get("tolerance", {}))
         changes |= {name: fields[name] for name in ("rtol", "atol") if name in fields}
         result = descriptor.output_dtypes(dtypes, attributes)[0]
@@ -191,9 +191,9 @@ class Entry:
     def _combinations(
         self, descriptor: OperatorDescriptor, fields: Mapping[str, Any], times: int
     ) -> Iterator[Combination]:
-        """Shapes and attributes that go together: given ones multiplied, or the built-in setups.
+        """Yield combinations of shapes and attributes: the product of the given ones, or the built-in setups.
 
-        Raises :class:`PlanError` where, each of them ``times`` times, they are too many.
+        Raises :class:`PlanError` if there are too many, with each counted ``times`` times.
         """
         choices = list(self._attributes(descriptor, fields.get("attributes", {})))
         given = fields.get("shapes")
@@ -224,7 +224,7 @@ class Entry:
     def _setups(
         self, descriptor: OperatorDescriptor, attributes: list[dict[str, Any]]
     ) -> Iterator[Combination]:
-        """The built-in setups under ``attributes``; those that then are impossible are left out."""
+        """Yield the built-in setups with ``attributes``, except those that the operator then rejects."""
         if not descriptor.setups:
             problem = UsageError(f"{descriptor.name} has no built-in shapes", "give shapes")
             raise self.place.error("op", problem)
@@ -235,14 +235,14 @@ class Entry:
                 yield _checked(descriptor, setup.shapes, {**setup.attributes, **one}, setup.note)
                 some = True
             except (AttributeMismatch, ShapeError) as error:
-                if not one:  # the setup itself is wrong: that is not a user's choice
+                if not one:  # the setup itself is wrong, not the user's attributes
                     raise
                 refused = error
         if not some and refused is not None and self.strict:
             raise self.place.error("attributes", refused)
 
     def _attributes(self, descriptor: OperatorDescriptor, given: Any) -> Iterator[Alternatives]:
-        """The attributes that are given, flags on top."""
+        """Yield the given attributes, overridden by flags."""
         for one in [given] if isinstance(given, Mapping) else given:
             alternatives: dict[str, Sequence[Any]] = {}
             for name, value in one.items():
@@ -254,12 +254,12 @@ class Entry:
 
 
 def _count(several: Sequence[Alternatives]) -> int:
-    """How many combinations there are, without making them."""
+    """Return the number of combinations without making them."""
     return sum(math.prod(map(len, one.values())) for one in several)
 
 
 def _combined(several: Sequence[Alternatives]) -> Iterator[dict[str, Any]]:
-    """Every combination."""
+    """Yield every combination."""
     for one in several:
         for values in itertools.product(*one.values()):
             yield dict(zip(one, values, strict=True))
@@ -268,7 +268,7 @@ def _combined(several: Sequence[Alternatives]) -> Iterator[dict[str, Any]]:
 def _as_stored(
     descriptor: OperatorDescriptor, dtypes: list[DTypes], settings: Mapping[str, Any]
 ) -> list[DTypes]:
-    """Those of ``dtypes`` that a driver's input files hold, where its settings say what they hold."""
+    """Return those of ``dtypes`` that match the input files in a driver's settings; all if none match."""
     files = settings.get("inputs")
     stored = {
         descriptor.aliases.get(one["tensor"], one["tensor"]): one["dtype"]
@@ -301,8 +301,8 @@ def _checked(
 def _shapes(
     descriptor: OperatorDescriptor, given: Any, flags: Mapping[str, Sequence[Shape]]
 ) -> Iterator[Alternatives]:
-    """Shapes by tensor name; "" stands for all inputs."""
-    if "" in flags:  # shapes for all inputs leave nothing of the plan's
+    """Yield alternative shapes by tensor name; "" stands for all inputs."""
+    if "" in flags:  # shapes for all inputs replace all of the plan's
         given = None
     for one in given if isinstance(given, list) else [given or {}]:
         alternatives: dict[str, Sequence[Any]] = {}
@@ -313,7 +313,7 @@ def _shapes(
 
 
 def _everywhere(descriptor: OperatorDescriptor, given: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
-    """One shape by tensor name, those of inputs that have none of their own from ""."""
+    """Return one shape by tensor name; inputs without a shape of their own get that of ""."""
     chosen = {name: tuple(int(size) for size in shape) for name, shape in given.items()}
     everywhere = chosen.pop("", None)
     return chosen if everywhere is None else dict.fromkeys(descriptor.inputs, everywhere) | chosen

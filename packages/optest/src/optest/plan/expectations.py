@@ -10,10 +10,10 @@
     link = "https://tracker.example/42"
     expires = 2027-01-31
 
-A case that fails (or is unsupported) inside a gap is expected to; one that passes is
-an unexpected pass and fails the run, unless the gap is ``partial`` or ``varies``. So do a
-gap that matches nothing in a complete run, a partial one in which nothing fails there with
-the values of the default seed, and one that has expired.
+A case inside a gap is expected to fail (or to be unsupported). If it passes, this unexpected
+pass fails the run, unless the gap is ``partial`` or ``varies``. The run also fails if a gap has
+expired, if a gap matches nothing in a complete run, and if nothing fails inside a partial gap in
+a complete run with the values of the default seed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EXCUSED = (FAILURES - {Status.XPASSED}) | {Status.UNSUPPORTED}
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """One declared gap; patterns are as in a shell. What is empty matches everything."""
+    """One declared gap; patterns are shell patterns, and empty fields match everything."""
 
     operator: str
     reason: str
@@ -56,7 +56,7 @@ class Gap:
     line: int = 0
 
     def covers(self, result: CaseResult) -> bool:
-        """Whether ``result`` falls into this gap. ``dtype`` may be that of any input."""
+        """Whether ``result`` is inside this gap; ``dtype`` may match the dtype of any input."""
         return (
             fnmatchcase(result.op, self.operator)
             and (not self.dtype or any(fnmatchcase(one, self.dtype) for one in result.dtypes))
@@ -70,7 +70,7 @@ class Gap:
         )
 
     def text(self) -> str:
-        """The gap and its reason in one line."""
+        """Return the gap and its reason in one line."""
         attributes = (f"{name}={value}" for name, value in self.attributes.items())
         shapes = (f"{name}=[{text}]" for name, text in self.shapes.items())
         parts = (self.operator, self.dtype, self.phase, *attributes, *shapes, *self.cases)
@@ -80,7 +80,7 @@ class Gap:
 
 @dataclass
 class Expectations:
-    """The gaps of one file, and what they met in a run."""
+    """The gaps of one file, with counts of the cases of a run inside each."""
 
     gaps: tuple[Gap, ...] = ()
     file: Path | None = None
@@ -110,9 +110,9 @@ class Expectations:
         return made if today is None else replace(made, today=today)
 
     def judge(self, result: CaseResult) -> CaseResult:
-        """``result`` as expected: a gap turns failures to xfailed and passes to xpassed.
+        """Apply the gaps to ``result``: inside one, a failure becomes xfailed and a pass becomes xpassed.
 
-        An expired gap excuses nothing any more. Retries are over when this is asked.
+        An expired gap excuses nothing. This is called after all retries.
         """
         gap = next((one for one in self.gaps if one.covers(result)), None)
         if gap is None or result.status in (Status.SKIPPED, Status.FALLBACK):
@@ -135,10 +135,11 @@ class Expectations:
         return replace(result, status=Status.XFAILED, reason=told)
 
     def problems(self, *, complete: bool, usual_values: bool = True) -> list[str]:
-        """What is wrong with the file after a run; ``complete``: the run left nothing out.
+        """Return what is wrong with the file after a run; ``complete`` says that the run left nothing out.
 
-        Gaps that met no case (in a complete run), partial ones in which nothing fails (with
-        ``usual_values``, those of the default seed: others may be kinder) and expired ones.
+        Problems are expired gaps and, in a complete run, gaps without a case and partial gaps in which
+        nothing failed. The latter count only with ``usual_values``, those of the default seed, because
+        other values may happen to pass.
         """
         found = []
         for gap in self.gaps:
@@ -154,7 +155,7 @@ class Expectations:
         return found
 
     def summary(self) -> dict[str, int]:
-        """Counts for reports: declared gaps, cases inside them, unexpected passes among these."""
+        """Return counts for reports: gaps (declared, unmatched, expired), their cases, unexpected passes."""
         return {
             "declared": len(self.gaps),
             "cases": sum(self._met.values()),
@@ -212,7 +213,7 @@ def _gap(file: Path, line: int, entry: Any) -> Gap:
 
 
 def _check_names(entry: Mapping[str, Any], fail: Any) -> None:
-    """A pattern is a typo if no registered operator or none of the dtypes can match it."""
+    """Raise an error if a pattern matches no registered operator or none of its dtypes: it is a typo."""
     from ..operators.registry import operator_registry
 
     operators = [one for one in operator_registry if fnmatchcase(one.name, entry["operator"])]

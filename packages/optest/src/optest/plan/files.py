@@ -1,6 +1,6 @@
-"""Plan files with their includes, checked and reduced to entries.
+"""Reads plan files with their includes, checks them, and reduces them to entries.
 
-What an entry expands to is in ``entries``.
+Not here: what an entry expands to (``entries``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .schema import check_plan
 
 @dataclass
 class Plan:
-    """A plan and all that it includes. ``options`` are as the file has them, paths made absolute."""
+    """A plan with all its includes; ``options`` are those of the file, with paths seen from its folder."""
 
     file: Path | None = None
     entries: list[Entry] = field(default_factory=list)
@@ -97,7 +97,7 @@ def _settings(plan: Plan, document: Document) -> None:
 
 
 def _located(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """``config`` with every driver's ``workdir`` as it is seen from the plan's folder."""
+    """Return ``config`` with every driver's ``workdir`` resolved from the plan's folder."""
     return {
         driver: {**settings, "workdir": str(folder / settings["workdir"])}
         if isinstance(settings.get("workdir"), str)
@@ -107,6 +107,6 @@ def _located(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _merged(old: ToleranceTable, new: ToleranceTable) -> ToleranceTable:
-    """``new``'s sections over ``old``'s, name by name."""
+    """Merge two tables section by section; names in ``new`` override those in ``old``."""
     before, after = old.to_dict(), new.to_dict()
     return ToleranceTable.from_dict({name: {**before[name], **after[name]} for name in before})

@@ -1,4 +1,4 @@
-"""``--filter``: which cases to keep, and what comes close when none is."""
+"""``--filter``: decides which cases to keep, and suggests similar values if none is left."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _KEYS: dict[str, Callable[[TestCase], Iterable[str]]] = {
 
 @dataclass
 class Filter:
-    """One ``--filter``: ``[!][KEY=]PATTERN[,PATTERN…]``, patterns as in a shell, case ignored.
+    """One ``--filter``: ``[!][KEY=]PATTERN[,PATTERN…]``, with shell patterns that ignore case.
 
-    KEY is op, category, tag, dtype, phase, note or id; without one, op, category, tag
-    and id are looked at. ``!`` turns it round.
+    KEY is op, category, tag, dtype, phase, note or id; without a key, op, category, tag
+    and id are compared. ``!`` inverts the filter.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str) -> Filter:
-        """Raises :class:`UnknownName` for a key that is none, :class:`UsageError` without a pattern."""
+        """Parse a filter; raises :class:`UnknownName` for its key, :class:`UsageError` without a pattern."""
         body = text.removeprefix("!")
         key, equals, rest = body.partition("=")
         if equals and key not in _KEYS:
@@ -52,20 +52,20 @@ class Filter:
         return cls(text, patterns, (key,) if equals else ("op", "category", "tag", "id"), body != text)
 
     def keeps(self, case: TestCase) -> bool:
-        """Whether ``case`` stays; remembers what it has seen for :meth:`nothing`."""
+        """Whether to keep ``case``; remembers its values for :func:`nothing_matched`."""
         values = [value for key in self.keys for value in _KEYS[key](case)]
         self.seen.update(value for value in values if value != case.id)
         found = any(fnmatchcase(value.casefold(), one) for value in values for one in self.patterns)
         return found != self.negated
 
     def near(self) -> list[str]:
-        """Values that come close to a pattern."""
+        """Return values of cases that are similar to a pattern."""
         plain = [one.strip("*?") for one in self.patterns]
         return list(dict.fromkeys(hit for one in plain for hit in near_misses(one, sorted(self.seen))))
 
 
 def nothing_matched(filters: Iterable[Filter], source: str) -> UsageError:
-    """The error for ``filters`` that leave no case of ``source``."""
+    """Return the error for ``filters`` that leave no case of ``source``."""
     lines = []
     for one in filters:
         near = one.near()

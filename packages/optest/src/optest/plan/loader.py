@@ -1,4 +1,4 @@
-"""From run options to cases, one at a time: nothing is held that the run does not hold."""
+"""Turns run options into cases, one at a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .options import RunOptions
 
 
 def load(options: RunOptions, target: BackendTarget | None = None) -> Iterator[TestCase]:
-    """The cases of a run, in a fixed order, each id once.
+    """Yield the cases of a run in a fixed order, each id once.
 
-    ``target`` is the selected driver; without it, the backend as it was asked for.
-    Entries are checked as they are reached: :class:`PlanError` and :class:`UsageError`
-    come while iterating, also when nothing at all is left to run. A shard may be empty.
+    ``target`` is the selected driver; without it, the cases get the backend that was requested.
+    Entries are checked when they are reached, so :class:`PlanError` and :class:`UsageError`
+    are raised while iterating, also if no case at all is left. A shard may be empty.
     """
     target = target or BackendTarget(options.backend or "stub", None, options.chip)
     filters = [Filter.parse(text) for text in options.filters]

@@ -1,4 +1,4 @@
-"""``RunOptions``: everything a run is told, after flags and a plan file are merged.
+"""``RunOptions``: all options of a run, after flags and a plan file are merged.
 
 Not here: how flags are declared (``cli.run``), what a plan file looks like
 (``document``, ``schema``) and what an entry expands to (``entries``).
@@ -23,14 +23,14 @@ SUITES = ("builtin",)
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """A report to write: its kind and, unless it is that kind's default, where."""
+    """A report to write: its kind, and its path unless that is the default of the kind."""
 
     kind: str
     path: Path | None = None
 
     @classmethod
     def parse(cls, text: str) -> ReportRequest:
-        """``KIND`` or ``KIND:PATH``."""
+        """Parse ``KIND`` or ``KIND:PATH``."""
         kind, _, path = text.partition(":")
         if not kind:
             raise UsageError(f"--report {text!r} names no kind; write KIND or KIND:PATH, like json:out.json")
@@ -39,7 +39,7 @@ class ReportRequest:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What to run, on what, how, and where results go.
+    """What to run, on which backend, how, and where the results go.
 
     ``entries`` are expanded to cases by ``loader.load``; ``shard`` is (i, n) with i
     from 1 to n. ``ledger`` is a path or URL, "none" for no ledger, None for the default.
@@ -69,7 +69,7 @@ class RunOptions:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing narrows the suite or plan, so that what matches nothing is stale."""
+        """Whether nothing narrows the suite or plan, so that a gap that matches no case is stale."""
         return not self.filters and self.shard == (1, 1) and all(one.whole for one in self.entries)
 
 
@@ -83,7 +83,7 @@ def resolve(
     filters: Sequence[str] = (),
     **settings: Any,
 ) -> RunOptions:
-    """Merge what the command line gives with the plan file; the command line wins.
+    """Merge the command line with the plan file; the command line wins.
 
     ``settings`` are fields of :class:`RunOptions`; None means not given. Raises
     :class:`PlanError` and :class:`UsageError`.
@@ -124,7 +124,7 @@ def resolve(
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """``i/n`` with 1 ≤ i ≤ n."""
+    """Parse ``i/n`` with 1 ≤ i ≤ n."""
     match = re.fullmatch(r"(\d{1,18})/(\d{1,18})", text)
     shard = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= shard[0] <= shard[1]:
@@ -133,7 +133,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def _entries(plan: Plan, suite: str | None, flags: Flags) -> tuple[Entry, ...]:
-    """Plan entries and the suite's, narrowed to ``--op``; or, without either, what ``--op`` names."""
+    """Return the entries of plan and suite, narrowed to ``--op``; without either, those for ``--op``."""
     entries = [entry.with_flags(flags) for entry in plan.entries]
     if suite is not None:
         entries += Entry.of_suite(flags)
@@ -152,7 +152,7 @@ def _entries(plan: Plan, suite: str | None, flags: Flags) -> tuple[Entry, ...]:
 
 
 def _driver_settings(flags: Flags) -> tuple[Flags, dict[str, Any]]:
-    """Flags without the attributes ``backend_config.DRIVER[.KEY]``, and these as drivers' settings."""
+    """Split the attributes ``backend_config.DRIVER[.KEY]`` off the flags, and return them as settings."""
     config: dict[str, Any] = {}
     rest = {}
     for name, values in flags.attributes.items():

@@ -1,4 +1,4 @@
-"""The command that runs exactly one case again."""
+"""Makes the command that runs exactly one case again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..core.case import TestCase
 
 
 def rerun_command(case: TestCase, plan: Path | None = None) -> str:
-    """A command line with the case's own id, ready for a shell.
+    """Return a command line, quoted for a shell, that runs a case with the same id.
 
-    Flags say everything but full tolerances: with these, and with drivers' settings, the
-    case is named by its id and its ``plan``, if it has one.
+    Flags can express everything except full tolerances. A case with a tolerance or driver
+    settings is named by its id and its ``plan``, if it has one.
     """
     backend = ["--backend", case.backend.name or case.backend.kind]
     if case.backend.chip:
@@ -44,7 +44,7 @@ def rerun_command(case: TestCase, plan: Path | None = None) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """``value`` so that YAML reads it back, on one line."""
+    """Return ``value`` as one line of YAML that reads back as the same value."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{json.dumps(key)}: {yaml_text(one)}' for key, one in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -53,5 +53,5 @@ def yaml_text(value: Any) -> str:
         if not math.isfinite(value):
             return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
         text = repr(value)
-        return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 wants the point
+        return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 requires the point
     return json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""The published JSON Schema of a plan, and what a violation of it reads like.
+"""The published JSON Schema of a plan, and the error messages for violations of it.
 
-``optest schema plan`` prints it; the plan reference in the documentation is written
-from it. Names of operators, attributes and tensors are checked later, against the
+``optest schema plan`` prints the schema, and the plan reference in the documentation is
+generated from it. Names of operators, attributes and tensors are checked later against the
 registry (``entries``).
 """
 
@@ -184,7 +184,7 @@ PLAN_SCHEMA: dict[str, Any] = {
         },
     },
 }
-"""A plan. Line and key of a violation are found by :func:`check_plan`."""
+"""The schema of a plan; :func:`check_plan` finds the line and key of a violation."""
 
 
 def check_plan(document: Document) -> None:
@@ -224,7 +224,7 @@ def _as_error(document: Document, violation: Any) -> Exception:
 
 
 def _deepest(violation: Any) -> Any:
-    """Of a choice that failed in every branch, the violation inside the branch that came furthest."""
+    """Return the violation in the branch of ``oneOf`` that matched furthest, if every branch failed."""
     while violation.validator == "oneOf" and violation.context:
         branches = [one for one in violation.context if one.validator != "type"]
         inside = [one for one in branches if len(one.absolute_path) > len(violation.absolute_path)]
@@ -238,7 +238,7 @@ def _deepest(violation: Any) -> Any:
 
 
 def _allowed(schema: Any) -> str:
-    """What a schema takes, in words: ``text or a list of text``."""
+    """Return in words what a schema allows, such as ``text or a list of text``."""
     if "oneOf" in schema:
         return " or ".join(dict.fromkeys(_allowed(one) for one in schema["oneOf"]))
     if "const" in schema:

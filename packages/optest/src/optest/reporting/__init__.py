@@ -1,6 +1,6 @@
 """Reports of a run: on the terminal, as JSON, JUnit XML and HTML, and scripts that show one failure.
 
-Reporters write what results say; none of them judges.
+Reporters only write results; they do not judge them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["FILE_REPORTERS", "ReportManager", "Reporter", "TerminalReporter", "m
 
 
 def make_reporter(kind: str, path: Path | None = None) -> Reporter:
-    """A reporter that writes a file: ``path``, or ``optest-report.SUFFIX`` here.
+    """Return a reporter that writes ``path``, or ``optest-report.SUFFIX`` in the current folder.
 
-    Raises :class:`UnknownName` for a kind that is none.
+    Raises :class:`UnknownName` for an unknown kind.
     """
     if kind not in FILE_REPORTERS:
         raise UnknownName("report", kind, FILE_REPORTERS, "write --report KIND or KIND:PATH")

@@ -1,4 +1,4 @@
-"""A result in words, the same in every report. Nothing here judges."""
+"""Describes a result in words, the same in every report. Nothing here judges."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def title(result: CaseResult) -> str:
-    """``relu float16 [8, 2048]``: what the case is, without what goes without saying."""
+    """Return a short title of the case, like ``relu float16 [8, 2048]``, without the usual phase."""
     shapes = " ".join(str(list(shape)) for shape in result.shapes.values())
     phase = "" if result.phase == "forward" else f" [{result.phase}]"
     return f"{result.op} {'/'.join(dict.fromkeys(result.dtypes))} {shapes}".rstrip() + phase
 
 
 def backend(result: CaseResult) -> str:
-    """The driver with its kind, chip and what else tells it apart."""
+    """Return the driver with its kind, chip and configuration."""
     name, kind, chip, config = (result.backend.get(key) for key in ("name", "kind", "chip", "config"))
     about = ", ".join(
         part for part in (kind if kind != name else None, f"chip {chip}" if chip else None, config) if part
@@ -28,7 +28,7 @@ def backend(result: CaseResult) -> str:
 
 
 def details(result: CaseResult) -> Iterator[tuple[str, str]]:
-    """Label and text of everything that helps to understand a failure."""
+    """Yield a label and a text for everything that helps to understand a failure."""
     yield "case", result.case_id
     yield "backend", backend(result)
     yield "seed", str(result.seed)
@@ -57,7 +57,7 @@ def details(result: CaseResult) -> Iterator[tuple[str, str]]:
 
 
 def comparison(one: Mapping[str, Any]) -> str:
-    """One output: mismatches, largest errors, the worst element."""
+    """Describe the comparison of one output: mismatches, largest errors, the worst element."""
     if one["shape"] != one["expected_shape"] or one["dtype"] != one["expected_dtype"]:
         return (
             f"is {one['dtype']} {list(one['shape'])}, expected {one['expected_dtype']} "

@@ -1,4 +1,4 @@
-"""What reporters that write a file have in common: it appears when it is whole, or not at all."""
+"""The base of reporters that write a file, which appears when it is complete, or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FileReporter(Reporter):
-    """Writes a new file, which takes the place of ``path`` in the end."""
+    """A reporter that writes a new file, which replaces ``path`` at the end."""
 
     suffix: ClassVar[str]
 
@@ -26,7 +26,7 @@ class FileReporter(Reporter):
         self.run: RunInfo
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
-        """Raises :class:`ReportError` if the file cannot be made."""
+        """Raise :class:`ReportError` if the file cannot be created."""
         self.run = run
         try:
             check_writable(self.path)
@@ -35,7 +35,7 @@ class FileReporter(Reporter):
 
     @property
     def file(self) -> IO[str]:
-        """The new file, made at its first use."""
+        """The new file, created when it is first used."""
         if self._new is None:
             self._new = NewFile(self.path)
             self._file = io.TextIOWrapper(
@@ -44,7 +44,7 @@ class FileReporter(Reporter):
         return self._file
 
     def commit(self) -> None:
-        """Put the file in its place."""
+        """Replace ``path`` by the new file."""
         file = self.file
         assert self._new is not None
         try:

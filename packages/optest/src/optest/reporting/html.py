@@ -1,4 +1,4 @@
-"""The HTML report: one file without anything from elsewhere, for people."""
+"""The HTML report for people: a single file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..core.summary import Summary
 
 _SHOWN = 1000
-"""Failures that the page has in full."""
+"""How many failures the page shows in full."""
 
 
 class HtmlReporter(FileReporter):

@@ -1,4 +1,4 @@
-"""The JSON report, written case by case; see ``schema`` for its form."""
+"""The JSON report, written case by case; see ``schema`` for its format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class JsonReporter(FileReporter):
-    """Writes one line per case, so that neither writer nor a line-wise reader holds all of them."""
+    """Writes one line per case, so that neither the writer nor a line-wise reader holds all of them."""
 
     name, suffix = "json", "json"
 
@@ -27,9 +27,9 @@ class JsonReporter(FileReporter):
         self._head = f'{{"schema_version": {VERSION},\n"run": {_text(run.to_dict(), RunRecord)},\n"cases": ['
 
     def on_case_result(self, result: CaseResult) -> None:
-        """Raises :class:`ReportError` for a result that the schema does not allow."""
+        """Write a result; raises :class:`ReportError` if the schema does not allow it."""
         text = result.json
-        if "Infinity" in text or "NaN" in text:  # perhaps an attribute, which strict JSON has no number for
+        if "Infinity" in text or "NaN" in text:  # maybe an attribute that strict JSON cannot express
             data = result.to_dict()
             text = _text({**data, "attributes": json_safe(data["attributes"])}, CaseRecord)
         else:
@@ -42,7 +42,7 @@ class JsonReporter(FileReporter):
         self.commit()
 
     def _write(self, case: str) -> None:
-        """The head, if nothing is written yet, and ``case``."""
+        """Write ``case``, after the head of the report if nothing is written yet."""
         if self._head:
             self.file.write(self._head)
             self._head = ""
@@ -52,7 +52,7 @@ class JsonReporter(FileReporter):
 
 
 def _text(data: dict[str, Any], model: type[BaseModel]) -> str:
-    """``data`` as JSON that ``model`` has checked."""
+    """Return ``data`` as JSON, after checking it with ``model``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     check(text, model)
     return text

@@ -1,7 +1,7 @@
-"""JUnit XML, as Jenkins, GitLab and their like read it: one suite, one ``testcase`` per case.
+"""JUnit XML, as Jenkins, GitLab and similar tools read it: one suite, one ``testcase`` per case.
 
-The form knows passes, failures, errors and skips. Whatever is not a plain pass on the backend is none of
-the first: its status is in the message. A run that is not whole has one error more.
+The format only has passes, failures, errors and skips. Only a plain pass on the backend counts as a pass;
+the status of all others is in their message. An incomplete run has one additional error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ELEMENTS = {
     Status.XFAILED: "skipped",
 }
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 does not have."""
+"""Characters that XML 1.0 does not allow."""
 
 
 class JUnitReporter(FileReporter):
-    """Counts come first in the file, so cases wait in a temporary one until all are there."""
+    """Writes JUnit XML; counts come first in the file, so cases go to a temporary file until the end."""
 
     name, suffix = "junit", "xml"
 

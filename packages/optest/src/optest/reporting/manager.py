@@ -1,4 +1,4 @@
-"""Who hears what happens in a run: the interface of reporters, and the one who tells them all."""
+"""The interface of reporters, and the manager that passes the events of a run to all of them."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 
 class Reporter:
-    """Hears of a run. Subclasses override what they need; each event comes in this order.
+    """A listener to the events of a run, which come in the order of the methods here.
 
-    ``on_complete`` comes also for a run that was interrupted or that failed half-way,
-    if it started. What a reporter raises ends its own part only.
+    Subclasses override what they need. ``on_complete`` is also called for a run that was
+    interrupted or failed after its start. If a reporter raises, only that reporter ends.
     """
 
     name = ""
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
-        """A run begins; ``total`` is the number of its cases, where it is known."""
+        """Handle the start of a run; ``total`` is the number of its cases, if known."""
 
     def on_case_result(self, result: CaseResult) -> None:
-        """A case has its final result."""
+        """Handle the final result of a case."""
 
     def on_complete(self, summary: Summary) -> None:
-        """The run is over; nothing follows."""
+        """Handle the end of the run; only ``discard`` follows."""
 
     def discard(self) -> None:
-        """Let go of what is open, and of files half written. Comes last, whatever happened."""
+        """Close what is open and remove incomplete files; called last, whatever happened."""
 
 
 class ReportManager:
     """Passes events on to ``reporters``.
 
-    A reporter that raises hears nothing more; what it raised is in ``summary.problems``,
-    and its cases still reach the others.
+    A reporter that raises gets no further events, and its error is added to ``summary.problems``.
+    The other reporters still get all events.
     """
 
     def __init__(self, reporters: Sequence[Reporter], summary: Summary) -> None:
@@ -58,7 +58,7 @@ class ReportManager:
         self._reporters.clear()
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
-        """The first event. An :class:`OptestError` goes through: nothing has run that could be lost."""
+        """Pass on the start; an :class:`OptestError` is raised, since no results could be lost yet."""
         for one in list(self._reporters):
             try:
                 one.on_start(run, total)
@@ -76,7 +76,7 @@ class ReportManager:
                 self._drop(one, error)
 
     def on_complete(self, summary: Summary) -> None:
-        """The last event, in reverse order: who shows the summary hears what became of the reports."""
+        """Pass on the end in reverse order, so that the first reporter, the terminal, knows all problems."""
         if not self._started:
             return
         for one in reversed(list(self._reporters)):

@@ -1,7 +1,7 @@
-"""What a JSON report looks like: models that check it, and the JSON Schema made from them.
+"""The format of a JSON report: models that check it, and the JSON Schema made from them.
 
-Every part of a report is checked as text, just before it is written. ``VERSION`` changes
-when a reader of the old form would misread the new one.
+Every part of a report is checked as text just before it is written. ``VERSION`` changes
+when a reader of the old format would misread the new one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import ReportError
 VERSION = 1
 
 Special = Literal["nan", "inf", "-inf"]
-"""Values that JSON has no numbers for."""
+"""Numbers that JSON cannot express."""
 Number = int | float | Special
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -47,7 +47,7 @@ class ToleranceRecord(_Model):
 
 
 class WorstRecord(_Model):
-    """The element that is furthest off."""
+    """The element with the largest error."""
 
     index: list[int]
     actual: Value
@@ -57,7 +57,7 @@ class WorstRecord(_Model):
 
 
 class AccuracyRecord(_Model):
-    """Errors against a wider reference, and the control's."""
+    """The errors against a wider reference, and those of the control."""
 
     factor: float
     error: Number
@@ -95,7 +95,7 @@ class ComparisonRecord(_Model):
 
 
 class BackendRecord(_Model):
-    """What cases ran on."""
+    """The backend that cases ran on."""
 
     kind: str
     name: str | None
@@ -104,7 +104,7 @@ class BackendRecord(_Model):
 
 
 class DeclaredRecord(_Model):
-    """What an entry of a database has by its own record."""
+    """The dtypes and phases that an entry of a database has according to its own record."""
 
     dtypes: list[str]
     gradients: list[str]

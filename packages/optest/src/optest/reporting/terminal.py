@@ -1,6 +1,6 @@
 """The report on the terminal: progress, each failure in detail, a condensed summary.
 
-Where stdout is not a terminal progress and color are left out, and lines are not broken.
+If stdout is not a terminal, progress and color are left out, and lines are not broken.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..core.summary import Summary
 
 _DETAILED = 20
-"""Failures that are shown in full; files have them all."""
+"""How many failures are shown in full; report files have all of them."""
 _CONDENSED = 40
-"""Lines of the summary of failures."""
+"""The largest number of lines in the summary of failures."""
 _STYLES = {
     Status.PASSED: "green",
     Status.XFAILED: "yellow",
@@ -32,7 +32,7 @@ _STYLES = {
     Status.SKIPPED: "yellow",
 }
 _REDRAW = 16
-"""Passing cases between two steps of the bar, which costs more than many cases do."""
+"""How many cases pass between two updates of the progress bar, which take longer than many cases do."""
 
 
 class TerminalReporter(Reporter):
@@ -109,7 +109,7 @@ class TerminalReporter(Reporter):
 
 
 def _closing(summary: Summary) -> Text:
-    """``118 passed, 2 mismatch in 0.4 s``."""
+    """Return the last line, like ``118 passed, 2 mismatch in 0.4 s``."""
     line = Text()
     for status in Status:
         if count := summary.counts[status]:

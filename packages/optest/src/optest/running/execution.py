@@ -1,4 +1,4 @@
-"""One case from inputs to verdict, in whichever process it runs.
+"""Runs one case from inputs to verdict, in the current process.
 
 Generator → reference → driver → comparator. Not here: which cases there are, how
 processes are kept apart (``executor``) and what happens to results (``runner``).
@@ -31,11 +31,11 @@ from ..generators.base import load_generator
 Array = NDArray[Any]
 Arrays = tuple[Array, ...]
 _TAIL = 20
-"""Lines of stderr or of a traceback that a record keeps."""
+"""How many lines of stderr or of a traceback a record keeps."""
 
 
 class CaseFailed(Exception):
-    """A step of a case failed: how the case ends."""
+    """A step of a case failed; holds the fields of the case's record."""
 
     def __init__(self, reason: str, **fields: Any) -> None:
         self.fields = {"status": Status.ERROR, "reason": reason, **fields}
@@ -43,7 +43,7 @@ class CaseFailed(Exception):
 
 
 def record(case: TestCase, status: Status, reason: str = "", **fields: Any) -> CaseResult:
-    """The record of ``case``; ``fields`` are further ones of :class:`CaseResult`."""
+    """Return the record of ``case``; ``fields`` are further fields of :class:`CaseResult`."""
     return CaseResult(
         case_id=case.id,
         op=case.op,
@@ -62,9 +62,9 @@ def record(case: TestCase, status: Status, reason: str = "", **fields: Any) -> C
 
 
 def run_case(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | None = None) -> CaseResult:
-    """Run ``case`` on ``driver`` and judge the outputs; the record says what went wrong, if anything.
+    """Run ``case`` on ``driver``, judge the outputs, and return the record, also if something failed.
 
-    ``inputs`` instead of generated ones must have the case's shapes and dtypes.
+    If ``inputs`` are given, they replace generated ones and must have the case's shapes and dtypes.
     """
     try:
         fields = _judged(driver, case, inputs)
@@ -76,9 +76,9 @@ def run_case(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | No
 
 
 def generate(case: TestCase) -> tuple[Arrays, Arrays | None]:
-    """The case's inputs and, if its generator knows them, the expected outputs.
+    """Return the case's inputs and, if its generator knows them, the expected outputs.
 
-    The same on every machine: all randomness comes from the case's id, its seed included.
+    They are the same on every machine: all randomness comes from the case's id, which covers its seed.
     """
     with _step(f"the generator {case.generator}"):
         rng = np.random.default_rng(int(case.id, 16))
@@ -88,7 +88,7 @@ def generate(case: TestCase) -> tuple[Arrays, Arrays | None]:
 
 
 def _check_inputs(case: TestCase, inputs: Sequence[Array]) -> None:
-    """Raise :class:`CaseFailed` unless a generator gave what the case is about."""
+    """Raise :class:`CaseFailed` unless the inputs have the number, dtypes and shapes that the case has."""
     wanted = [
         (name, dtype, tuple(case.shapes[name]))
         for name, dtype in zip(case.descriptor.inputs, case.dtypes, strict=True)
@@ -106,7 +106,7 @@ def _check_inputs(case: TestCase, inputs: Sequence[Array]) -> None:
 
 
 def expect(case: TestCase, inputs: Sequence[Array]) -> tuple[Arrays, Arrays]:
-    """The expected outputs for ``inputs``, and the wide reference that they are rounded from."""
+    """Return the expected outputs for ``inputs``, and the wide reference outputs before rounding."""
     with _step(f"the reference {case.reference}"):
         wide = reference_outputs(case, inputs)
         return rounded(case, wide), wide
@@ -133,7 +133,7 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
 def _compared(
     driver: BackendDriver, case: TestCase, inputs: Sequence[Array], kept: Arrays, expected: Arrays | None
 ) -> dict[str, Any]:
-    """What came of ``inputs``, of which ``kept`` are copies: fields of the record."""
+    """Run the driver on ``inputs`` and judge it; return fields of the record. ``kept`` copies ``inputs``."""
     wide = None
     if expected is None:
         expected, wide = expect(case, kept)
@@ -159,10 +159,10 @@ def _compared(
 
 
 def _require_memory(case: TestCase) -> None:
-    """Raise :class:`CaseFailed` for a case whose arrays cannot all be held here.
+    """Raise :class:`CaseFailed` if the arrays of the case do not fit into free memory.
 
-    Beside its own bytes, each input is drawn and each right answer computed in 8 bytes per
-    element; an output is there twice, as it should be and as it is.
+    Inputs are drawn, and right answers computed, in 8 bytes per element besides their own bytes.
+    Each output exists twice: the expected one and the driver's.
     """
     one = case.descriptor
     given = sum(
@@ -183,7 +183,7 @@ def _require_memory(case: TestCase) -> None:
 
 
 def _arrays(outputs: Any, names: Sequence[str]) -> list[Array]:
-    """What a driver returned, as one array per output; raises :class:`CaseFailed` if it is not that."""
+    """Return a driver's outputs as one array each; raise :class:`CaseFailed` if they are not arrays."""
     if isinstance(outputs, np.ndarray | np.generic):
         outputs = (outputs,)
     if not isinstance(outputs, Sequence) or isinstance(outputs, str | bytes):
@@ -201,14 +201,17 @@ def _arrays(outputs: Any, names: Sequence[str]) -> list[Array]:
 
 
 def _apart(outputs: Sequence[Array], inputs: Sequence[Array]) -> Arrays:
-    """``outputs`` without memory of ``inputs``, which are the driver's to change."""
+    """Return ``outputs``, copied where they share memory with ``inputs``, which the driver may change."""
     return tuple(
         one.copy() if any(np.may_share_memory(one, other) for other in inputs) else one for one in outputs
     )
 
 
 class _step:
-    """Turns what one step raises into :class:`CaseFailed`; ``what`` is whose step, if not the driver's."""
+    """A context that turns exceptions of a step into :class:`CaseFailed`.
+
+    ``what`` says whose step it is; it is empty for the driver's.
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -242,7 +245,7 @@ class _step:
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback from the foreign code's first frame on."""
+    """Return the traceback, starting at the first frame of the foreign code."""
     return "".join(
         traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
     )

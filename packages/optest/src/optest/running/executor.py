@@ -24,21 +24,24 @@ from .process import START_TIMEOUT_S, Task, WorkerProcess
 from .worker import DONE, FAILED_START, RAISED, READY, STARTED, refuse_inside_import
 
 DEFAULT_TIMEOUT_S = 300.0
-"""Seconds that a task may take where nothing else is said."""
+"""Seconds that a task may take by default."""
 _GRACE_S = 0.25
-"""Time for a hung process to write its stack to stderr before it is killed."""
+"""Seconds that a hung process gets to write its stack to stderr before it is killed."""
 _AHEAD = 2
-"""Tasks that a process holds: the one that it runs and the next."""
+"""How many tasks a process holds: the one that it runs and the next."""
 _AHEAD_BYTES = 32 * 1024
-"""Larger tasks are sent to idle processes only, so that both sides never wait to send."""
+"""Tasks larger than this go to idle processes only, so that the two sides never both wait to send."""
 _RESTARTS = 3
-"""Processes in a row that may fail to start."""
+"""How many processes in a row may fail to start."""
 _UNBLAMED = 3
-"""How often a process may die before a task that it held began, until the task is blamed."""
+"""How often a process may die while it holds a task that has not begun, before the task is blamed."""
 
 
 class WorkerDied(Exception):
-    """The process died in a task: ``exit_code``, or ``signal`` by name, and the end of its stderr."""
+    """The process died while it ran a task.
+
+    Holds its ``exit_code`` or the name of its ``signal``, and the end of its stderr.
+    """
 
     def __init__(self, exit_code: int | None, signal: str | None, stderr_tail: str) -> None:
         self.exit_code, self.signal, self.stderr_tail = exit_code, signal, stderr_tail
@@ -47,7 +50,7 @@ class WorkerDied(Exception):
 
 
 class TaskTimedOut(Exception):
-    """The task took more than ``seconds``; ``stderr_tail`` ends with the stack where it hung."""
+    """The task took more than ``seconds``; ``stderr_tail`` ends with the stack at that time."""
 
     def __init__(self, seconds: float, stderr_tail: str) -> None:
         self.seconds, self.stderr_tail = seconds, stderr_tail
@@ -61,10 +64,10 @@ class WorkerStartFailed(BrokenExecutor):
 class IsolatedExecutor(Executor):
     """Runs tasks in ``max_workers`` processes that are spawned, not forked.
 
-    ``timeout``: seconds for one task, None for no limit. ``start``: called first in every
-    process, with True if the process replaces one that died or hung. Tasks and
-    ``start`` must pickle. Processes start when they are needed. What a process leaves
-    behind, children in other process groups included, is killed when it ends.
+    ``timeout`` limits one task, in seconds; None means no limit. ``start`` is called first in every
+    process, with True if the process replaces one that died or hung. Tasks and ``start`` must be
+    picklable. Processes start when they are needed. When a process ends, everything that it started
+    is killed, including children in other process groups.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class IsolatedExecutor(Executor):
             raise ValueError(f"max_workers is {max_workers}; give at least 1")
         refuse_inside_import(type(self))
         self._max_workers, self._timeout, self._start = max_workers, timeout, start
-        self._lock = threading.RLock()  # callbacks of cancelled futures may ask for it again
+        self._lock = threading.RLock()  # callbacks of canceled futures may acquire it again
         self._waiting: deque[Task] = deque()
         self._workers: list[WorkerProcess] = []
         self._closed = self._killed = False
@@ -91,7 +94,7 @@ class IsolatedExecutor(Executor):
         self._thread: threading.Thread | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Schedule ``fn(*args, **kwargs)``; what does not pickle is in the future."""
+        """Schedule ``fn(*args, **kwargs)``; if it cannot be pickled, the future holds the error."""
         future: Future[Any] = Future()
         try:
             payload = pickle.dumps((fn, args, kwargs))
@@ -113,7 +116,7 @@ class IsolatedExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As in ``concurrent.futures``; with ``wait``, no process is left when it returns."""
+        """Shut down as in ``concurrent.futures``; with ``wait``, no process is left when this returns."""
         with self._lock:
             self._closed = True
             if cancel_futures:
@@ -121,7 +124,7 @@ class IsolatedExecutor(Executor):
         self._end(wait)
 
     def kill(self) -> None:
-        """Stop now: cancel unfinished tasks and kill the processes; ended tasks keep their outcomes."""
+        """Stop now: cancel unfinished tasks and kill the processes; finished tasks keep their outcomes."""
         with self._lock:
             self._closed = self._killed = True
             self._cancel_waiting()
@@ -145,7 +148,7 @@ class IsolatedExecutor(Executor):
         except (BlockingIOError, OSError):
             return  # it is awake already, or has ended
 
-    # What follows runs in the managing thread.
+    # The methods below run in the managing thread.
 
     def _manage(self) -> None:
         try:
@@ -207,7 +210,7 @@ class IsolatedExecutor(Executor):
         if task is None:
             return
         worker.tasks.append(task)
-        with contextlib.suppress(OSError):  # it is gone: what it said before is heard first
+        with contextlib.suppress(OSError):  # gone: its last messages are read first
             worker.channel.send_bytes(task.payload)
 
     def _next_for(self, worker: WorkerProcess) -> Task | None:
@@ -270,13 +273,13 @@ class IsolatedExecutor(Executor):
                 future.set_exception(answer)
 
     def _hear_the_rest(self) -> None:
-        """Take what processes have sent by now: a task that ended keeps its outcome."""
+        """Read the messages that processes have sent so far, so that finished tasks keep their outcomes."""
         for worker in list(self._workers):
             while worker in self._workers and worker.channel.poll():
                 self._hear(worker)
 
     def _died(self, worker: WorkerProcess) -> None:
-        """The process is gone: the task that it was in gets the blame, the others run elsewhere."""
+        """Handle the death of a process: blame the task that it ran, and run its other tasks elsewhere."""
         self._workers.remove(worker)
         exit_code, signal = worker.end(kill=False, patience=1.0)
         death = WorkerDied(exit_code, signal, worker.stderr_tail())
@@ -307,7 +310,7 @@ class IsolatedExecutor(Executor):
         worker.tasks.clear()
 
     def _start_failed(self, error: BaseException, *, crashed: bool = False, final: bool = False) -> None:
-        """Try again, but not for ever, and not if it is ``final``; then nothing can run any more."""
+        """Handle a failed start: try again a few times, unless it is ``final``; then break the executor."""
         self._failed_starts += 1
         self._replace_crashed += crashed
         if not final and self._failed_starts < _RESTARTS:

@@ -16,9 +16,9 @@ from .handle import DriverHandle, start_worker
 def opened(
     name: str, driver: BackendDriver, workers: int, timeout: float | None
 ) -> Iterator[tuple[Executor | None, int]]:
-    """The executor called ``name`` and how many processes it runs; None where runners make their own.
+    """Yield the executor ``name`` and its number of processes; None as executor if runners make their own.
 
-    One of ``workers`` means all CPUs of a cluster. What a run that was interrupted left is given up.
+    ``workers`` of 1 means all CPUs of a cluster. Tasks left over from an interrupted run are canceled.
     """
     if name == "process":
         yield None, workers

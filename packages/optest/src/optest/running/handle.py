@@ -1,4 +1,4 @@
-"""A driver in a worker process: how it gets there, its setup, and tasks on it.
+"""Brings a driver into a worker process, sets it up, and runs tasks on it.
 
 Not here: what a task is (``task``) and how processes are kept apart (``executor``).
 """
@@ -19,9 +19,9 @@ from .worker import captured
 
 
 class DriverHandle:
-    """A driver as other processes get it: pickled, or by name if it does not pickle.
+    """A driver in a form that can be sent to other processes: pickled, or by name if it cannot be pickled.
 
-    Raises :class:`BackendError` where neither can work.
+    Raises :class:`BackendError` if neither works.
     """
 
     def __init__(self, driver: BackendDriver) -> None:
@@ -40,7 +40,7 @@ class DriverHandle:
                 ) from error
 
     def open(self) -> BackendDriver:
-        """This process's instance of the driver, set up; it is torn down when the process ends."""
+        """Return this process's instance of the driver, set up; it is torn down when the process ends."""
         with _opening:
             found = _open.get((self.name, self.pickled))
             if found is None:
@@ -79,7 +79,7 @@ def set_up(driver: BackendDriver) -> None:
 
 
 def start_worker(handle: DriverHandle, replaces_crashed: bool) -> None:
-    """What a worker process does first: set the driver up, and ``reset`` it after a crash or hang."""
+    """Set up the driver when a worker process starts, and ``reset`` it after a crash or hang."""
     driver = handle.open()
     if replaces_crashed:
         try:
@@ -89,7 +89,7 @@ def start_worker(handle: DriverHandle, replaces_crashed: bool) -> None:
 
 
 def run_in_worker(handle: DriverHandle, task: Task) -> TaskOutcome:
-    """Run ``task`` on this worker process's own driver; a failure has what was written to stderr."""
+    """Run ``task`` on this worker process's own driver; the record of a failure includes stderr."""
     outcome = task.run(handle.open())
     said = captured()
     outcome.results = [

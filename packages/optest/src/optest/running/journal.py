@@ -1,7 +1,7 @@
-"""What a run has done so far, one line per task, so that ``--resume`` can go on.
+"""The journal of a run: one line per finished task, so that ``--resume`` can continue the run.
 
-A line is written as soon as its task has its results, so that even ``kill -9`` loses at
-most the tasks in flight. Results are as they were before declared gaps are applied.
+A line is written as soon as its task has results, so that even ``kill -9`` loses at
+most the tasks in flight. The results are those before declared gaps are applied.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ _HINT = "OPTEST_HOME names the folder that optest keeps its files in"
 
 
 class Journal:
-    """The journal in ``path``; with ``resume``, results of an interrupted run are in it.
+    """The journal in ``path``; with ``resume``, it holds the results of an interrupted run.
 
-    While another process writes to ``path``, a new run takes a file beside it, and
-    ``resume`` raises :class:`EnvironmentError_`, as every use does where the file cannot
-    be read or written.
+    While another process writes to ``path``, a new run uses a file beside it, and ``resume`` raises
+    :class:`EnvironmentError_`. Every method raises it if the file cannot be read or written.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
@@ -35,21 +34,21 @@ class Journal:
         self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many tasks of the earlier run there are."""
+        """Return the number of tasks from the interrupted run."""
         self._open()
         return len(self._places)
 
     def find(self, key: str) -> tuple[list[CaseResult], dict[str, float]] | None:
-        """What the task ``key`` came to in the run that is resumed: results, and what their parts took."""
+        """Return the results of task ``key`` in the interrupted run, and the seconds of its parts by name."""
         line = self._line(key)
         if line is None:
             return None
         return [CaseResult.from_dict(one) for one in line["results"]], line.get("seconds", {})
 
     def add(self, key: str, results: Sequence[CaseResult], seconds: Mapping[str, float]) -> None:
-        """Keep a task's results, in one line: all of them or none are there later.
+        """Write a task's results as one line, so that a later run finds all of them or none.
 
-        They are with the system when this returns. ``seconds`` is what their parts took, by name.
+        The operating system has them when this returns. ``seconds`` are the seconds of their parts, by name.
         """
         kept = f'"results": [{", ".join(one.json for one in results)}], "seconds": {json.dumps(seconds)}'
         self._write(f'{{"key": {json.dumps(key)}, {kept}}}')
@@ -71,7 +70,7 @@ class Journal:
             raise self._unusable(error) from error
 
     def close(self, *, complete: bool) -> None:
-        """Let go of the file; a ``complete`` run needs it no more."""
+        """Close the file; if the run is ``complete``, delete it."""
         if self._file is None:
             return
         if complete:
@@ -118,7 +117,7 @@ def _locked(file: FileIO) -> bool:
 
 
 def _read(file: FileIO) -> Iterator[tuple[str, int]]:
-    """Keys and places of the whole lines; what was being written when the run died is cut off."""
+    """Yield the key and position of each whole line; cut off a line that was not fully written."""
     end = 0
     with open(file.name, "rb") as reader:
         for line in reader:

@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: start it, watch it, end it and all that it started."""
+"""One worker process from its parent's side: start it, watch it, and end it with all that it started."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..backends.process import signal_name
 from .worker import read_tail
 
 _MARK = "OPTEST_WORKER"
-"""The environment variable by which a worker's descendants are known, whatever group they moved to."""
+"""The environment variable that identifies a worker's descendants, even in other process groups."""
 START_TIMEOUT_S = 600.0
 """Seconds that a process may take to start and to set up its driver."""
 _STOP_S = 10.0
-"""Time for a process to tear its driver down."""
+"""Seconds that a process gets to tear down its driver."""
 _CODE = (
     "import sys; sys.path[:] = {path!r}; from optest.running.worker import main; main({channel}, {lifeline})"
 )
@@ -36,7 +36,7 @@ _CODE = (
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One submitted call; ``started``: a process has begun it."""
+    """One submitted call; ``started`` says whether a process has begun it."""
 
     future: Future[Any]
     payload: bytes
@@ -45,13 +45,13 @@ class Task:
     losses: int = 0
 
     def begin(self) -> bool:
-        """Whether it is still wanted; from now on it cannot be cancelled from outside."""
+        """Mark the task as running, so that it cannot be canceled; return whether it is still wanted."""
         if not self.begun:
             self.begun = self.future.set_running_or_notify_cancel()
         return self.begun
 
     def cancel(self) -> None:
-        """Whoever waits learns that it will not run, or not to its end."""
+        """Tell those who wait for the future that the task will not run or not finish."""
         if self.begun:
             self.future.set_exception(CancelledError())
         elif self.future.cancel():
@@ -75,7 +75,7 @@ class WorkerProcess:
         flags = fcntl.fcntl(self._errors, fcntl.F_GETFL)
         fcntl.fcntl(self._errors, fcntl.F_SETFL, flags | os.O_APPEND)
         self.channel, theirs = Pipe()
-        # One for each process: who gets the signal is a property of the pipe's open end.
+        # Each process needs its own pipe: the pipe's open end decides which process gets the signal.
         lifeline, self._lifeline = os.pipe()
         code = _CODE.format(path=sys.path, channel=theirs.fileno(), lifeline=lifeline)
         try:
@@ -96,7 +96,7 @@ class WorkerProcess:
             theirs.close()
             os.close(lifeline)
         main = getattr(sys.modules["__main__"], "__file__", None) if b"__main__" in start_payload else None
-        with contextlib.suppress(OSError):  # it died already; the channel's end tells
+        with contextlib.suppress(OSError):  # it died already; reading the channel will show it
             self.channel.send_bytes(pickle.dumps({"timeout": timeout, "main": main}))
             self.channel.send_bytes(start_payload)
 
@@ -105,17 +105,17 @@ class WorkerProcess:
         return sum(len(one.payload) for one in self.tasks)
 
     def stderr_tail(self) -> str:
-        """The end of what the task in hand wrote; of the whole start, before the first."""
+        """Return the end of the output of the current task or, before the first task, of the start."""
         return read_tail(self._errors.fileno(), self.mark)
 
     def stop_asking(self) -> None:
-        """Close the channel: an idle process ends by itself."""
+        """Close the channel, so that the process ends by itself when it is idle."""
         self.channel.close()
 
     def end(self, *, kill: bool, patience: float = _STOP_S) -> tuple[int | None, str | None]:
-        """Make sure that nothing of it is left; its exit code or the name of its signal.
+        """End the process and everything it started; return its exit code or the name of its signal.
 
-        Without ``kill`` it gets ``patience`` seconds to end by itself.
+        Without ``kill``, it gets ``patience`` seconds to end by itself.
         """
         self.channel.close()
         if not kill:
@@ -127,7 +127,7 @@ class WorkerProcess:
         return (code, None) if code >= 0 else (None, signal_name(-code))
 
     def _let_end(self, patience: float) -> None:
-        """Wait without reaping, so that the process group's number stays its own."""
+        """Wait for the end without reaping the process, so that the number of its group is not reused."""
         limit = time.monotonic() + patience
         pause = 0.0005
         while time.monotonic() < limit:
@@ -142,9 +142,9 @@ class WorkerProcess:
 
 
 def _kill_marked(token: str) -> None:
-    """Kill descendants that left the process group; where there is no ``/proc``, none are found."""
+    """Kill descendants that left the process group; without ``/proc``, none are found."""
     wanted = f"{_MARK}={token}".encode()
-    for _ in range(3):  # what is being killed may be starting more
+    for _ in range(3):  # a process that is being killed may be starting others
         found = False
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):

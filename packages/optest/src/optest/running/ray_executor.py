@@ -22,18 +22,22 @@ from .executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerD
 from .process import START_TIMEOUT_S, Task
 
 _AHEAD = 2
-"""Tasks that a worker holds: the one that it runs and the next."""
+"""How many tasks a worker holds: the one that it runs and the next."""
 _LOSSES = 3
-"""Nodes that may be lost under a task, until the task is blamed."""
+"""How many nodes may be lost while they hold a task, before the task is blamed."""
 _POLL_S = 0.05
 _GRACE_S = 2.0
-"""A node that goes down kills its processes one by one: a worker that outlives this had a killed task."""
+"""Seconds that a worker waits before it reports a task that was killed.
+
+A node that goes down kills its processes one by one: then the worker is killed during that time too,
+and the task is not blamed.
+"""
 _CLOSE_S = 15.0
-"""Time for drivers to be torn down."""
+"""Seconds that drivers get to be torn down."""
 
 
 class NodeLost(WorkerDied):
-    """The task's node was lost again and again."""
+    """The node that ran the task was lost too often."""
 
     def __init__(self) -> None:
         super().__init__(None, None, "")
@@ -44,13 +48,13 @@ class NodeLost(WorkerDied):
 
 
 class Worker:
-    """What lives on a node: an :class:`IsolatedExecutor` of one process. Ray makes it an actor."""
+    """A Ray actor on a node, which runs tasks in an :class:`IsolatedExecutor` with one process."""
 
     def __init__(self, timeout: float | None, start: bytes) -> None:
         self._timeout, self._start = timeout, start
 
     def ready(self) -> tuple[str, Any] | None:
-        """Answers once the worker is there; why it cannot start, as ``run`` says it, if it cannot."""
+        """Return None once the worker is ready, or an answer as of ``run`` that says why it cannot start."""
         try:
             start = pickle.loads(self._start)
         except Exception as error:  # noqa: BLE001  # whatever importing foreign code raises
@@ -60,11 +64,11 @@ class Worker:
         return None
 
     def close(self) -> None:
-        """End the process, its driver torn down."""
+        """Tear down the driver and end the process."""
         self._executor.shutdown()
 
     def run(self, payload: bytes) -> tuple[str, Any]:
-        """What came of a pickled call, in types that need no import to be unpickled."""
+        """Run a pickled call; return its outcome in types that can be unpickled without an import."""
         try:
             return "done", self._executor.submit(_call, payload).result()
         except WorkerDied as death:
@@ -88,7 +92,7 @@ def _call(payload: bytes) -> Any:
 
 @dataclass(eq=False)
 class _Remote:
-    """A worker as this machine sees it; ``since``: when it was asked for."""
+    """A worker as this machine sees it; ``since`` is when it was requested."""
 
     actor: Any
     starting: Any
@@ -101,11 +105,11 @@ class _Remote:
 
 
 class RayExecutor(Executor):
-    """Runs tasks on a Ray cluster: that of ``RAY_ADDRESS`` or of this machine, else one that it starts.
+    """Runs tasks on a Ray cluster: that of ``RAY_ADDRESS`` or of this machine, or else one that it starts.
 
-    ``max_workers``: processes at a time, by default one per CPU of the cluster. ``timeout``
-    and ``start`` are those of :class:`IsolatedExecutor`. optest and the driver must be installed on
-    every node. Raises :class:`MissingExtra` without Ray, :class:`BackendError` without a cluster.
+    ``max_workers`` is the number of processes, by default one per CPU of the cluster. ``timeout``
+    and ``start`` are as in :class:`IsolatedExecutor`. optest and the driver must be installed on
+    every node. Raises :class:`MissingExtra` without Ray, and :class:`BackendError` without a cluster.
     """
 
     def __init__(
@@ -142,7 +146,10 @@ class RayExecutor(Executor):
         return task.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks; end the workers when those submitted are done, or without them."""
+        """Take no more tasks; end the workers when the submitted tasks are done.
+
+        With ``cancel_futures``, tasks that wait for a worker are canceled.
+        """
         with self._lock:
             self._closed = True
             if cancel_futures:
@@ -156,12 +163,12 @@ class RayExecutor(Executor):
 
     @property
     def idle(self) -> bool:
-        """Whether every submitted task has come to its end."""
+        """Whether every submitted task has finished."""
         with self._lock:
             return not self._waiting and not any(one.held for one in self._workers)
 
     def kill(self) -> None:
-        """End the workers at once; tasks that have no result are cancelled."""
+        """End the workers at once; tasks that have no result are canceled."""
         with self._lock:
             self._closed = self._killed = True
             while self._waiting:
@@ -169,7 +176,7 @@ class RayExecutor(Executor):
         self.shutdown()
 
     def _dispatch(self) -> None:
-        """The thread that hands tasks out and takes answers."""
+        """Hand out tasks and take answers; this is the main loop of the thread."""
         try:
             while not self._finished():
                 self._hire()
@@ -184,7 +191,7 @@ class RayExecutor(Executor):
             self._dismiss()
 
     def _dismiss(self) -> None:
-        """Tear down the drivers, if there is time."""
+        """Tear down the drivers, unless the executor was killed, and end the workers."""
         closing = [] if self._killed else [one.actor.close.remote() for one in self._workers if one.there]
         if closing:
             self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_S)
@@ -197,7 +204,7 @@ class RayExecutor(Executor):
         return self._killed or (self._closed and self.idle)
 
     def _hire(self) -> None:
-        """Ask for as many workers as may run; a new one waits for a free CPU of the cluster."""
+        """Request as many workers as may run; a new worker waits for a free CPU of the cluster."""
         with self._lock:
             wanted = min(self.max_workers, len(self._waiting) + sum(len(one.held) for one in self._workers))
         while len(self._workers) < wanted:
@@ -205,7 +212,7 @@ class RayExecutor(Executor):
             self._workers.append(_Remote(actor, actor.ready.remote()))
 
     def _assign(self) -> None:
-        """Tasks to the workers that are there, the least busy first."""
+        """Give tasks to the workers that are ready, the least busy first."""
         while True:
             free = [one for one in self._workers if one.there and len(one.held) < _AHEAD]
             with self._lock:
@@ -217,7 +224,7 @@ class RayExecutor(Executor):
                 worker.held[worker.actor.run.remote(task.payload)] = task
 
     def _collect(self) -> None:
-        """Wait a little for an answer of any worker, and pass on what there is."""
+        """Wait briefly for an answer from any worker, and pass on the answers that have arrived."""
         references = [ref for one in self._workers for ref in one.held]
         references += [one.starting for one in self._workers if not one.there]
         if not references:
@@ -265,7 +272,7 @@ class RayExecutor(Executor):
         return self._broken
 
     def _lose(self, worker: _Remote) -> None:
-        """The worker's node is lost: its tasks run again, before all others."""
+        """Handle the loss of a worker's node: its tasks run again, before all others."""
         self._workers.remove(worker)
         for task in reversed(worker.held.values()):
             task.losses += 1
@@ -281,7 +288,7 @@ class RayExecutor(Executor):
             self._break(("no node of the Ray cluster has a free CPU", None))
 
     def _break(self, described: tuple[str, tuple[str, str | None] | None]) -> None:
-        """No worker can start: nothing waits in vain."""
+        """Fail all waiting tasks, because no worker can start."""
         text, known = described
         broken = WorkerStartFailed(text)
         broken.__cause__ = None if known is None else BackendError(*known)
@@ -294,7 +301,7 @@ class RayExecutor(Executor):
 
 
 def _connected() -> tuple[Any, bool]:
-    """Ray, connected; and whether this connection is ours to end."""
+    """Return Ray, connected, and whether this process must close the connection."""
     try:
         import ray
     except ImportError as error:

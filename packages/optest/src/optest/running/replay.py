@@ -1,4 +1,4 @@
-"""A script that shows one failure by itself: no plan, no generator, the values written out."""
+"""Writes a self-contained script that shows one failure: it needs no plan and no generator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..core.case import TestCase
 
 _WRITTEN_OUT = 256
-"""Elements up to which an input is written as numbers."""
+"""The largest number of elements of an input that is written out as numbers."""
 
 _ENDINGS = {
     Status.CRASHED: "Crashes this process while it fails, and exits with 0 when it passes.",
@@ -91,9 +91,9 @@ from optest.running.execution import run_case
 
 
 def write_script(case: TestCase, driver: BackendDriver, file: Path) -> TestCase:
-    """Shrink ``case``, which must fail on ``driver``, and write a script that runs what is left.
+    """Shrink ``case``, which must fail on ``driver``, and write a script that runs the shrunk case.
 
-    Gives the shrunk case. Raises :class:`UsageError` if ``case`` does not fail, and
+    Returns the shrunk case. Raises :class:`UsageError` if ``case`` does not fail, and
     :class:`ReportError` if ``file`` cannot be written.
     """
     shrunk = shrink(case, driver)
@@ -110,7 +110,7 @@ def write(text: str, file: Path) -> None:
 
 
 def script(shrunk: Shrunk, original: TestCase, driver: BackendDriver) -> str:
-    """The text of a script that runs ``shrunk`` on the driver named like ``driver``."""
+    """Return the text of a script that runs ``shrunk`` on the driver with the name of ``driver``."""
     case = shrunk.case
     inputs = dict(zip(case.descriptor.inputs, map(_literal, shrunk.inputs), strict=True))
     attributes = repr(dict(case.attributes))
@@ -146,9 +146,9 @@ def assembled(
     task: str,
     run: str,
 ) -> str:
-    """A script that shows ``result``, which was shrunk from ``origin``.
+    """Return a script that shows ``result``, which was shrunk from ``origin``.
 
-    ``inputs`` are expressions by name, ``task`` are statements, and ``run`` is the expression that gives
+    ``inputs`` are expressions by name, ``task`` is a text of statements, and ``run`` is the expression for
     the record.
     """
     told = f"{result.status}: {result.reason}\nShrunk by optest {__version__} from {origin}."
@@ -173,7 +173,7 @@ def assembled(
 
 
 def _literal(array: NDArray[Any]) -> str:
-    """``array`` as an expression that gives it back, bit for bit but for the payloads of NaNs."""
+    """Return an expression for ``array``, exact in every bit except the payloads of NaNs."""
     end = f".reshape({array.shape!r})"
     kind = kind_of(array.dtype)
     if array.size <= _WRITTEN_OUT and kind != "complex":
@@ -184,5 +184,5 @@ def _literal(array: NDArray[Any]) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text for a docstring."""
+    """Return ``text`` escaped for use in a docstring."""
     return text.replace("\\", "\\\\").replace('"""', "'''")

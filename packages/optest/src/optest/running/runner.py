@@ -1,4 +1,4 @@
-"""``TestRunner``: tasks in, results out, one by one, to reporters and the journal.
+"""``TestRunner``: runs tasks, and passes each result to the reporters and the journal.
 
 Not here: what a task does (``task``), processes (``executor``), what reports look like
 (``optest.reporting``), declared gaps (``judge`` applies them).
@@ -30,21 +30,21 @@ from .journal import Journal
 from .task import CaseTask, Task, TaskOutcome, add_seconds
 
 _IN_FLIGHT = 4
-"""Tasks per worker that are submitted and have no result: enough to keep every worker busy."""
+"""How many submitted tasks per worker may lack a result: enough to keep every worker busy."""
 
 
 class TestRunner:
     """Runs cases, or tasks of several cases, on one driver.
 
     A driver that is ``isolated`` runs in ``workers`` processes of its own, where a task
-    may take ``timeout`` seconds (300 if None); others run in this process, unless several
-    workers or a timeout are asked for. A failing case is tried again up to ``retries``
-    times; passing then makes it flaky. A task that kills its process, or takes too long, runs
-    again in parts until the case that does it is alone. ``judge`` has the last word on each
-    result. ``executor`` is any ``concurrent.futures.Executor`` to use instead; it is left open.
+    may take ``timeout`` seconds (300 if None). Other drivers run in this process, unless several
+    workers or a timeout are given. A failing case is retried up to ``retries`` times; if it then
+    passes, it is flaky. A task that kills its process, or takes too long, is split and run again
+    until the case at fault is alone. ``judge`` makes the final decision on each result. ``executor``
+    is any ``concurrent.futures.Executor`` to use instead; it is left open.
     """
 
-    __test__: ClassVar[bool] = False  # no test class of pytest's
+    __test__: ClassVar[bool] = False  # pytest must not collect it
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class TestRunner:
     def run(
         self, work: Iterable[TestCase | Task], info: RunInfo | None = None, total: int | None = None
     ) -> Summary:
-        """Run ``work``; what is wrong with a case is in its result.
+        """Run ``work``; a failure of a case is part of its result.
 
         Ctrl-C ends the run with a summary of what ran, marked ``interrupted``. Raises
-        :class:`BackendError` if the driver cannot be set up or its processes are lost, and what
-        iterating over ``work`` raises; results are reported to the end in either case, and the
-        summary is marked ``interrupted`` as well. ``info.planned`` becomes the number of cases.
+        :class:`BackendError` if the driver cannot be set up or its processes are lost, and any
+        exception from iterating over ``work``. In both cases the results so far are reported, and the
+        summary is marked ``interrupted`` as well. ``info.planned`` is set to the number of cases.
         """
         if total is None and isinstance(work, Sized):
             total = len(work) if all(isinstance(one, TestCase) or one.cases == 1 for one in work) else None
@@ -86,7 +86,7 @@ class TestRunner:
             flow = _Flow(self, summary)
             try:
                 with watched():
-                    flow.open()  # a backend that is not there costs no report
+                    flow.open()  # a missing backend must not overwrite a report
                     reports.on_start(info, total)
                     for result, fresh in flow.results(work):
                         with deferred():
@@ -116,7 +116,7 @@ class TestRunner:
 
 @dataclass(eq=False)
 class _Whole:
-    """A task as it was given, in however many parts it runs; ``open`` counts those under way."""
+    """A task as it was given; it may run in several parts, of which ``open`` are not finished yet."""
 
     task: Task
     open: int = 1
@@ -126,7 +126,7 @@ class _Whole:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A task to submit; ``first`` says, by case id, how cases ended that are tried again."""
+    """A task to submit; ``first`` says, by case id, how the first attempt of a retried case ended."""
 
     task: Task
     whole: _Whole
@@ -135,7 +135,7 @@ class _Part:
 
 
 class _Flow:
-    """One run's way from tasks to judged results."""
+    """The state of one run, from tasks to judged results."""
 
     def __init__(self, runner: TestRunner, summary: Summary) -> None:
         self.runner, self.summary = runner, summary
@@ -143,12 +143,12 @@ class _Flow:
         self.waiting: deque[_Part] = deque()
         self.pending: dict[Future[TaskOutcome], _Part] = {}
         self.finished: deque[CaseResult] = deque()
-        """Results that nobody has reported yet, the next one first."""
+        """Results that have not been reported yet, the next one first."""
         self.executor: Executor | None = None
         self.call: Callable[[Task], TaskOutcome]
         self.limit = 1
         self.lost: Exception | None = None
-        """Why nothing more can be submitted; what was, may still have results."""
+        """Why no more tasks can be submitted; submitted tasks may still give results."""
 
     def open(self) -> None:
         runner = self.runner
@@ -167,14 +167,14 @@ class _Flow:
         )
 
     def stop(self) -> None:
-        """Cancel the tasks in flight; those that have ended by now keep their outcomes."""
+        """Cancel the tasks in flight; finished tasks keep their outcomes."""
         if isinstance(self.executor, IsolatedExecutor) and self.executor is not self.runner._executor:
             self.executor.kill()
         for future in tuple(self.pending):
             future.cancel()
 
     def close(self, *, now: bool) -> None:
-        """End what ``open`` started; ``now``: without waiting for the tasks in flight."""
+        """End what ``open`` started; with ``now``, do not wait for the tasks in flight."""
         if self.executor is None:
             return
         if now:
@@ -186,16 +186,16 @@ class _Flow:
         else:
             try:
                 self.runner.driver.teardown()
-            except BaseException as error:  # what has run keeps its results
+            except BaseException as error:  # the results so far are kept
                 if is_ctrl_c(error):
                     raise
                 name = self.runner.driver.name
                 self.summary.problems.append(f"teardown of the driver {name}: {told(error)}")
 
     def results(self, work: Iterable[TestCase | Task]) -> Iterator[tuple[CaseResult, bool]]:
-        """Results as they come, in any order; and whether they are of this run, not a resumed one.
+        """Yield results as they arrive, each with whether this run made it, not the resumed one.
 
-        Whoever takes one removes it from ``finished``.
+        The caller removes each result that it takes from ``finished``.
         """
         remaining = iter(work)
         exhausted = False
@@ -225,14 +225,14 @@ class _Flow:
             yield from ((one, True) for one in tuple(self.finished))
 
     def arrived(self) -> deque[CaseResult]:
-        """What has finished by now and nobody has reported yet."""
+        """Return the results that have arrived so far and have not been reported."""
         for future in tuple(self.pending):
             if future.done() and not _given_up(future):
                 self._take(future)
         return self.finished
 
     def _earlier(self, task: Task) -> list[CaseResult] | None:
-        """The task's results from the run that is resumed."""
+        """Return the task's results from the resumed run, if it has any."""
         journal = self.runner._journal
         found = journal.find(task.key) if journal is not None else None
         if found is None:
@@ -253,7 +253,7 @@ class _Flow:
         future.add_done_callback(self.done.put)
 
     def _take(self, future: Future[TaskOutcome]) -> None:
-        """The results of a task that ended become ``finished``, unless their cases are tried again."""
+        """Add the results of an ended task to ``finished``, except those of cases to retry."""
         part = self.pending.pop(future)
         whole = part.whole
         try:
@@ -284,13 +284,13 @@ class _Flow:
         return result if self.runner._judge is None else self.runner._judge(result)
 
     def _outcome(self, future: Future[TaskOutcome], task: Task) -> TaskOutcome:
-        """What the future came to, as records; or the parts to run instead."""
+        """Return the records of an ended task or, if its process died, the parts to run instead."""
         try:
             return future.result()
         except (WorkerDied, TaskTimedOut) as death:
             parts = task.smaller()
             return TaskOutcome(left=parts) if parts else TaskOutcome([_of_death(task, death)])
-        except (BrokenExecutor, CancelledError):  # the task has no result: it is not its failure
+        except (BrokenExecutor, CancelledError):  # the task has no result, through no fault of its own
             raise
         except OptestError as error:
             return TaskOutcome([task.record(Status.ERROR, error.message)])
@@ -338,7 +338,7 @@ def _of_death(task: Task, death: WorkerDied | TaskTimedOut) -> CaseResult:
 
 
 def _finished(result: CaseResult, part: _Part) -> CaseResult:
-    """``result`` with what is known of earlier attempts, and with the command that runs it again."""
+    """Return ``result`` with the outcome of earlier attempts and the command that runs it again."""
     if part.attempt > 1:
         flaky, first = not result.status.failed, part.first.get(result.case_id, "it failed")
         reason = f"flaky: attempt {part.attempt} passed, the first did not ({first})"
@@ -355,7 +355,7 @@ def _run_here(driver: BackendDriver, task: Task) -> TaskOutcome:
 
 
 class _InlineExecutor(Executor):
-    """Runs each task at once, in this thread; Ctrl-C goes through."""
+    """Runs each task immediately in this thread, and lets Ctrl-C through."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

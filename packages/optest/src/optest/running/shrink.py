@@ -1,4 +1,4 @@
-"""A failing case made small: the smallest shapes and simplest values that still fail the same way.
+"""Shrinks a failing case to the smallest shapes and simplest values that still fail the same way.
 
 Candidates run in worker processes, so that crashes and hangs shrink too. Not here: the
 script that shows the result (``optest.running.replay``).
@@ -40,9 +40,9 @@ class Shrunk:
 
 
 def shrink(case: TestCase, driver: BackendDriver, *, timeout: float = 30.0) -> Shrunk:
-    """The smallest case found that ends like ``case`` does; ``timeout`` is for one attempt.
+    """Return the smallest case found that fails with the same status as ``case``.
 
-    Raises :class:`UsageError` if ``case`` does not fail.
+    ``timeout`` limits one attempt, in seconds. Raises :class:`UsageError` if ``case`` does not fail.
     """
     with attempts_on(driver, timeout) as attempts:
         return _Search(case, attempts).run()
@@ -61,7 +61,7 @@ class Attempts:
         return self._left > 0 and time.monotonic() < self._limit
 
     def run(self, task: Task) -> CaseResult:
-        """The record of a task's only case, also where the worker died of it."""
+        """Return the record of a task's only case, even if the worker died."""
         self._left -= 1
         try:
             [result] = self._executor.submit(run_in_worker, self._handle, task).result().results
@@ -76,7 +76,7 @@ class Attempts:
         return result
 
     def first(self, task: Task, case_id: str, what: str) -> CaseResult:
-        """The record of what is to be shrunk; raises :class:`UsageError` if it does not fail."""
+        """Return the record of the case to shrink; raises :class:`UsageError` if it does not fail."""
         result = self.run(task)
         if not result.status.failed:
             raise UsageError(
@@ -88,14 +88,17 @@ class Attempts:
 
 @contextmanager
 def attempts_on(driver: BackendDriver, timeout: float) -> Iterator[Attempts]:
-    """Attempts on ``driver``, each of at most ``timeout`` seconds."""
+    """Yield an :class:`Attempts` for ``driver``; each attempt takes at most ``timeout`` seconds."""
     handle = DriverHandle(driver)
     with IsolatedExecutor(1, timeout=timeout, start=partial(start_worker, handle)) as executor:
         yield Attempts(handle, executor)
 
 
 class _Search:
-    """Greedy: a candidate that fails the same way becomes the best, until none does or time is up."""
+    """A greedy search: a candidate that still fails the same way replaces the best one so far.
+
+    It ends when no candidate fails or the time is up.
+    """
 
     def __init__(self, case: TestCase, attempts: Attempts) -> None:
         self.attempts = attempts
@@ -123,7 +126,7 @@ class _Search:
         return False
 
     def _inputs_of(self, case: TestCase) -> Iterator[Arrays]:
-        """The beginning of the present inputs, where that fits; then generated ones."""
+        """Yield inputs for ``case``: leading parts of the current inputs if they fit, then generated ones."""
         wanted = [case.shapes[name] for name in case.descriptor.inputs]
         found = list(zip(self.best.inputs, wanted, strict=True))
         if all(len(shape) == one.ndim for one, shape in found):
@@ -134,7 +137,7 @@ class _Search:
             return
 
     def _simpler_values(self, place: int) -> None:
-        """Elements of one input to 0 or 1, in ever smaller pieces; then to whole numbers."""
+        """Set elements of one input to 0 or 1, in smaller and smaller pieces; then round them to integers."""
         descriptor = self.best.case.descriptor
         domain = descriptor.domain.get(descriptor.inputs[place], ANY)
         if domain.distinct or domain.simplex or domain.sorted:
@@ -164,11 +167,11 @@ class _Search:
         self._accept(self.best.case, tuple(inputs))
 
     def _accept(self, case: TestCase, inputs: Arrays) -> bool:
-        """Whether a candidate fails as the original does; then it is the best one."""
+        """Whether a candidate fails like the original; if so, it becomes the best one."""
         if not self.attempts.left:
             return False
         try:
-            expect(case, inputs)  # what the reference cannot do proves nothing about the backend
+            expect(case, inputs)  # if the reference fails too, the backend is not to blame
         except CaseFailed:
             return False
         result = self.attempts.run(CaseTask(case, inputs=inputs))
@@ -179,7 +182,7 @@ class _Search:
 
 
 def _smaller(case: TestCase) -> Iterator[dict[str, Shape]]:
-    """Shapes to try: fewer dimensions, then smaller sizes, everywhere at once or in one place."""
+    """Yield shapes to try: one dimension less, then smaller sizes, everywhere or in a single place."""
     shapes: Mapping[str, Shape] = case.shapes
     if any(shapes.values()):
         yield {name: shape[1:] for name, shape in shapes.items()}
@@ -196,5 +199,5 @@ def _smaller(case: TestCase) -> Iterator[dict[str, Shape]]:
 
 
 def smaller_sizes(size: int) -> list[int]:
-    """Sizes to try instead of ``size``, the smallest first."""
+    """Return sizes to try instead of ``size``, the smallest first."""
     return [one for one in dict.fromkeys((1, 2, size // 2, size - 1)) if 0 < one < size]

@@ -1,7 +1,7 @@
-"""Tasks: what a worker process runs at a time, one case or several that share samples and programs.
+"""Tasks: the unit of work of a worker process, one case or several that share samples and programs.
 
-The runner knows tasks alone, so that retries, resuming and deaths of processes are the same for
-optest's own operators (:class:`CaseTask`) and for PyTorch's databases (``torch.opinfo``).
+The runner only handles tasks. Retries, resuming and deaths of processes therefore work the same way
+for optest's own operators (:class:`CaseTask`) and for PyTorch's databases (``torch.opinfo``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _no_seconds() -> dict[str, float]:
 
 @dataclass
 class TaskOutcome:
-    """The records of a task; ``seconds`` is what its parts took, by name; ``left`` is still to run."""
+    """The records of a task; ``seconds`` has the times of its parts by name, ``left`` tasks still to run."""
 
     results: list[CaseResult] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=_no_seconds)
@@ -35,34 +35,34 @@ class TaskOutcome:
 
 
 class Task(ABC):
-    """Something to run on a driver that comes to one record per case."""
+    """A piece of work on a driver that gives one record per case."""
 
     cases: int | None = None
-    """How many cases it has, where that is known before it runs."""
+    """How many cases the task has; None if that is not known before it runs."""
 
     @property
     @abstractmethod
     def key(self) -> str:
-        """The task and all that decides its results on this backend: the journal finds it by that."""
+        """The key in the journal: it identifies the task and all that decides its results on this backend."""
 
     @abstractmethod
     def run(self, driver: BackendDriver) -> TaskOutcome:
-        """Run it; whatever goes wrong with a case is in its record."""
+        """Run the task; a failure of a case is part of its record."""
 
     @abstractmethod
     def record(self, status: Status, reason: str, **fields: Any) -> CaseResult:
-        """The record of a task that ended without one; ``fields`` are fields of :class:`CaseResult`."""
+        """Return a record for a task that ended without one; ``fields`` are fields of :class:`CaseResult`."""
 
     @abstractmethod
     def rerun(self, result: CaseResult) -> str:
-        """The command that runs exactly the case of ``result`` again."""
+        """Return the command that runs exactly the case of ``result`` again."""
 
     def smaller(self) -> Sequence[Task]:
-        """Parts to run instead where the task took its process down; none if it has one case."""
+        """Return the parts to run instead if the task killed its process; empty if it has only one case."""
         return ()
 
     def only(self, results: Sequence[CaseResult]) -> Task:
-        """The task of these of its cases."""
+        """Return a task that runs only the cases of ``results``."""
         return self
 
 
@@ -70,8 +70,8 @@ class Task(ABC):
 class CaseTask(Task):
     """One case of optest's own operators.
 
-    ``plan`` is the file that it comes from. ``inputs`` instead of generated ones must have the
-    case's shapes and dtypes.
+    ``plan`` is the file that the case comes from. If ``inputs`` are given, they replace generated
+    ones and must have the case's shapes and dtypes.
     """
 
     case: TestCase
@@ -95,6 +95,6 @@ class CaseTask(Task):
 
 
 def add_seconds(total: dict[str, float], more: Mapping[str, float]) -> None:
-    """Add seconds by name to a total."""
+    """Add the seconds of each name in ``more`` to ``total``."""
     for name, taken in more.items():
         total[name] = total.get(name, 0.0) + taken

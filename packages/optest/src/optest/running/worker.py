@@ -1,6 +1,6 @@
-"""The process behind :class:`IsolatedExecutor`: takes tasks from a socket, sends back what they give.
+"""The process behind :class:`IsolatedExecutor`: receives tasks on a socket and sends back the results.
 
-It owns a session and process group, ends with its parent however that ends, and writes
+It has its own session and process group, and ends with its parent, however the parent ends. It writes
 stdout and stderr to a file whose end the parent reads. Not here: what a task is.
 """
 
@@ -25,15 +25,15 @@ READY, FAILED_START, STARTED, DONE, RAISED = b"r", b"f", b"s", b"d", b"x"
 """The first byte of a message to the parent; the rest is a pickle, or a position in the stderr file."""
 
 MOST_STDERR = 1 << 20
-"""Bytes after which the file that takes stderr starts anew."""
+"""The size in bytes at which the file for stderr is emptied before the next task."""
 _TAIL_BYTES = 8192
 
 _capturing: int | None = None
-"""Where in the stderr file the present task started; None outside worker processes."""
+"""The position in the stderr file where the current task started; None outside worker processes."""
 
 
 def captured() -> str:
-    """What the present task wrote to stdout and stderr so far; empty outside a worker process."""
+    """Return what the current task wrote to stdout and stderr so far; empty outside a worker process."""
     if _capturing is None:
         return ""
     _flush()
@@ -41,7 +41,7 @@ def captured() -> str:
 
 
 def read_tail(file: int, start: int) -> str:
-    """The end of what was written to ``file`` from ``start`` on."""
+    """Return the last part of what was written to ``file`` after ``start``."""
     size = os.fstat(file).st_size
     start = max(start if start <= size else 0, size - _TAIL_BYTES)
     return os.pread(file, size - start, start).decode("utf-8", "replace")
@@ -90,7 +90,7 @@ def _serve(channel: Connection) -> None:
         try:
             payload = channel.recv_bytes()
         except (EOFError, ConnectionResetError):
-            return  # the parent is done; exit handlers run
+            return  # the parent is done; the exit handlers run next
         if os.fstat(2).st_size > MOST_STDERR:
             os.ftruncate(2, 0)
         _capturing = os.fstat(2).st_size
@@ -109,9 +109,9 @@ def _serve(channel: Connection) -> None:
 
 
 def _import_main(path: str) -> None:
-    """Make what the parent's script defines loadable, as ``multiprocessing`` does.
+    """Import the parent's script, as ``multiprocessing`` does, so that what it defines can be unpickled.
 
-    The mark keeps a script without ``if __name__ == "__main__"`` from starting workers here.
+    ``_inheriting`` keeps a script without ``if __name__ == "__main__"`` from starting workers here.
     """
     process: Any = multiprocessing.current_process()
     process._inheriting = True

@@ -1,7 +1,7 @@
-"""What PyTorch calls for each operator: the function of its tag ``torch:NAME``, and how it takes attributes.
+"""How to call each operator in PyTorch: the function named by its tag ``torch:NAME``, and its arguments.
 
-Most operators are called as ``function(*inputs, **attributes)``; those that PyTorch
-spells otherwise have an entry in the tables here.
+Most operators are called as ``function(*inputs, **attributes)``. The tables here list the
+operators whose arguments PyTorch takes in another way.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TAG = "torch:"
 
 
 def function_name(descriptor: OperatorDescriptor) -> str | None:
-    """The dotted name of PyTorch's equivalent, if the operator's tags have one."""
+    """Return the dotted name of PyTorch's equivalent, if the operator's tags name one."""
     return next((tag.removeprefix(TAG) for tag in descriptor.tags if tag.startswith(TAG)), None)
 
 
 @cache
 def find_function(name: str) -> Call:
-    """The function of a dotted name; ``NotImplementedError`` if this PyTorch lacks it."""
+    """Return the function with a dotted name; raises ``NotImplementedError`` if this PyTorch lacks it."""
     found: Any = torch
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
@@ -40,9 +40,9 @@ def find_function(name: str) -> Call:
 
 
 def call_of(case: TestCase) -> Callable[..., Tensors]:
-    """A function from the case's inputs to its outputs, with the attributes bound.
+    """Return a function from the case's inputs to its outputs, with the attributes bound.
 
-    Raises ``NotImplementedError`` where there is no such function.
+    Raises ``NotImplementedError`` if PyTorch has no such function.
     """
     name = function_name(case.descriptor)
     if name is None:
@@ -70,7 +70,7 @@ def _plain(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str,
 
 
 def _by_name(descriptor: OperatorDescriptor) -> Rule:
-    """Inputs by the names that the descriptor has as aliases: PyTorch orders them otherwise."""
+    """Return a rule that passes inputs as keywords, by their aliases: PyTorch orders them differently."""
     names = {place: alias for alias, place in descriptor.aliases.items()}
 
     def rule(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
@@ -81,22 +81,22 @@ def _by_name(descriptor: OperatorDescriptor) -> Rule:
 
 
 def _sequence(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """Tensors come as one list."""
+    """Pass the tensors as one list."""
     return function(list(inputs), **attributes)
 
 
 def _positional(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """Attributes follow the inputs, without names."""
+    """Pass the attributes by position, after the inputs."""
     return function(*inputs, *attributes.values())
 
 
 def _dim_second(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """``dim`` stands between the input and the rest."""
+    """Pass ``dim`` between the first input and the others."""
     return function(inputs[0], attributes.pop("dim"), *inputs[1:], **attributes)
 
 
 def _whole(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """No ``dim`` reduces everything, and then there is no ``keepdim``."""
+    """Reduce everything if ``dim`` is None; PyTorch's function then takes no ``keepdim``."""
     if attributes["dim"] is not None:
         return function(*inputs, **attributes)
     found = function(*inputs)
@@ -104,7 +104,7 @@ def _whole(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str,
 
 
 def _every_dim(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """The empty list means every dimension."""
+    """Pass an empty list for ``dim`` None; for PyTorch it means every dimension."""
     dim = [] if attributes["dim"] is None else attributes["dim"]
     return function(*inputs, **{**attributes, "dim": dim})
 
@@ -115,7 +115,7 @@ def _tuple_dim(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[
 
 
 def _round(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """Rounding to 0 decimals is another kernel."""
+    """Leave out ``decimals`` if it is 0: PyTorch has another kernel for that."""
     return function(*inputs, **(attributes if attributes["decimals"] else {}))
 
 
@@ -139,7 +139,7 @@ def _index_put(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[
 
 
 def _vector_norm(function: Call, inputs: Sequence[torch.Tensor], attributes: dict[str, Any]) -> Any:
-    """The order may be the text ``inf`` in plans; here it is a number."""
+    """Pass the order as a number, even if it is the text ``inf``, as in plans."""
     return function(*inputs, **{**attributes, "ord": float(attributes["ord"])})
 
 

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from .opinfo.calls import Call
 
 _TOGETHER = 24
-"""Calls of a suite in one graph at most."""
+"""The largest number of a suite's calls in one graph."""
 
 FallbackRecorder = Callable[[], AbstractContextManager[list[str]]]
-"""Makes a context; what runs in eager PyTorch inside it has its operator's name in the list at its end."""
+"""A function that returns a context; at its end, its list names the operators that ran in eager PyTorch."""
 
 _recorders: dict[str, FallbackRecorder] = {}
 
 
 def report_fallbacks(backend: str, recorder: FallbackRecorder) -> None:
-    """Have ``recorder`` tell what the torch.compile backend of that name leaves to eager PyTorch.
+    """Use ``recorder`` to learn what the torch.compile backend ``backend`` leaves to eager PyTorch.
 
-    Without one, only what Dynamo itself leaves out of graphs is known.
+    Without a recorder, only what Dynamo itself leaves out of graphs is known.
     """
     _recorders[backend] = recorder
 
 
 class TorchCompile(TorchDriver):
-    """Compiles each case into one graph and calls it; on the device that the chip names, else the CPU."""
+    """Compiles each case into one graph and calls it on the device named by the chip, or on the CPU."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -62,7 +62,7 @@ class TorchCompile(TorchDriver):
         return case.backend.chip or "cpu"
 
     def prepare(self, call: Any) -> Any:
-        """``call`` compiled for one set of shapes; what breaks the graph is unsupported."""
+        """Return ``call`` compiled for one set of shapes; a graph break makes the case unsupported."""
         import torch
 
         from .internals import GraphBreak
@@ -80,7 +80,7 @@ class TorchCompile(TorchDriver):
         return run
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        """One answer per call of a suite; what runs in eager PyTorch is found and told."""
+        """Return one answer per call of a suite; it names what ran in eager PyTorch."""
         from .opinfo.calls import halved
 
         answers: list[Answer] = []
@@ -90,7 +90,7 @@ class TorchCompile(TorchDriver):
         return answers
 
     def _run_together(self, repeats: int, calls: Sequence[Call]) -> tuple[Sequence[Sequence[Any]], Answer]:
-        """All outputs of the calls, from one compiled function; raises if several calls share fallbacks."""
+        """Return the calls' outputs from one compiled function; raise if one of several calls fell back."""
         import torch
 
         from .internals import counters
@@ -130,7 +130,7 @@ class TorchCompile(TorchDriver):
     def answer_in_turn(
         self, function: Callable[..., Any], turns: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
     ) -> Answer:
-        """The results of one compiled function under PyTorch's automatic dynamic shapes."""
+        """Return the results of one compiled function with PyTorch's automatic dynamic shapes."""
         import torch
 
         from .internals import counters
@@ -145,7 +145,7 @@ class TorchCompile(TorchDriver):
 
 
 def _told(left: Sequence[str], started: float) -> Answer:
-    """An answer without outputs: what of the calls since the last reset ran in eager PyTorch."""
+    """Return an answer without outputs that says what ran in eager PyTorch since the last reset."""
     from .internals import counters
 
     fallback = Counter(left)

@@ -24,13 +24,13 @@ GAPS = Path(__file__).with_name("gaps")
 
 
 def gaps_of(name: str) -> Path | None:
-    """The file of declared gaps of a device or compiler, if there is one."""
+    """Return the file with the declared gaps of a device or compiler, if there is one."""
     file = GAPS / f"{name}.toml"
     return file if file.exists() else None
 
 
 class TorchDriver(CallDriver):
-    """What both kinds of drivers share: tensors in, a call, tensors out."""
+    """The base of both kinds of drivers: makes tensors, calls a function, and returns its outputs."""
 
     kind = "torch"
     settings: ClassVar[Mapping[str, Any]] = {}
@@ -38,7 +38,7 @@ class TorchDriver(CallDriver):
     device = "cpu"
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """The outputs of the call in their own dtypes; :class:`Unsupported` where PyTorch has no kernel."""
+        """Return the call's outputs in their own dtypes; raise :class:`Unsupported` without a kernel."""
         import torch
 
         from .calls import call_of
@@ -47,7 +47,7 @@ class TorchDriver(CallDriver):
         device = self.device_of(case)
         try:
             tensors = [to_tensor(one, device) for one in inputs]
-        except (NotImplementedError, TypeError) as error:  # MPS has a TypeError for float64
+        except (NotImplementedError, TypeError) as error:  # MPS raises TypeError for float64
             raise Unsupported(_first_line(error)) from None
         try:
             with torch.no_grad():
@@ -59,7 +59,7 @@ class TorchDriver(CallDriver):
         return outputs
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        """One answer per call of a suite (see ``optest.torch.opinfo``)."""
+        """Return one answer per call of a suite (see ``optest.torch.opinfo``)."""
         from .opinfo.calls import evaluate, placed, require_unwritten
         from .placing import made_on
 
@@ -89,11 +89,11 @@ class TorchDriver(CallDriver):
         return answers
 
     def prepare(self, call: Any) -> Any:
-        """What is called in place of ``call``."""
+        """Return the function to call in place of ``call``."""
         return call
 
     def device_of(self, case: TestCase) -> str:
-        """Where the case's tensors go."""
+        """Return the device for the case's tensors."""
         return self.device
 
 
@@ -106,7 +106,7 @@ class TorchDevice(TorchDriver):
         self.expectations = gaps_of(device.partition(":")[0])
 
     def setup(self) -> None:
-        """Import PyTorch and touch the device; raises :class:`BackendError` where that fails."""
+        """Import PyTorch and use the device once; raises :class:`BackendError` if that fails."""
         need_torch(f"the driver {self.name!r}")
         import torch
 
@@ -121,13 +121,13 @@ class TorchDevice(TorchDriver):
     def answer_in_turn(
         self, function: Callable[..., Any], turns: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
     ) -> Answer:
-        """The calls as they are, on the CPU: there is nothing that sizes could change."""
+        """Make the calls eagerly on the CPU, where sizes need no special handling."""
         if self.device != "cpu":
             return super().answer_in_turn(function, turns)
         return Answer([function(*args, **kwargs) for args, kwargs in turns], form="native")
 
     def reset(self) -> None:
-        """Wait until the device has nothing in hand and give its cached memory back."""
+        """Wait until the device is idle, and release its cached memory."""
         import torch
 
         module = getattr(torch, self.device.partition(":")[0], None)

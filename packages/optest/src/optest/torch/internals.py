@@ -1,7 +1,7 @@
-"""The room for PyTorch's private names: no other module of optest uses one.
+"""The only module of optest that uses PyTorch's private names.
 
-A name is looked up when it is first needed. Where this PyTorch lacks it, the error says which
-PyTorch lacks what, and what does not work without it. Importing this module does not import PyTorch.
+A name is looked up when it is first needed. If the installed PyTorch lacks it, the error gives the
+version of PyTorch, the name, and the feature that needs it. Importing this module does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def need_torch(name: str) -> None:
 
 
 def internal(path: str, feature: str) -> Any:
-    """What a dotted path names, ``module:attribute``; ``feature`` is what needs it.
+    """Return the object at a path ``module:attribute``; ``feature`` says what needs it, for the error.
 
     Raises :class:`BackendError` if this PyTorch has no such module or attribute, and ModuleNotFoundError if a
     package that PyTorch imports there is not installed.
@@ -60,7 +60,7 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """PyTorch's own object, for whoever imports the name from here: ``torch.compile`` knows it."""
+    """Return PyTorch's own object for a name imported from here, so that ``torch.compile`` recognizes it."""
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return internal(*_NAMES[name])
@@ -79,16 +79,16 @@ _DATABASES = {
 
 
 def database(name: str) -> list[Any]:
-    """One of the databases of ``torch.testing``, by its own name."""
+    """Return the database of ``torch.testing`` with this name."""
     found: list[Any] = internal(_DATABASES[name], f"the suite over {name}")
     return found
 
 
 def leave_seeds_alone() -> None:
-    """Have ``op_db`` call random operators as they are.
+    """Make ``op_db`` call random operators directly.
 
-    It wraps them in a function that seeds PyTorch before every call, so that each answer
-    would be the same and a stream that stands still would go unseen.
+    Otherwise it wraps them in a function that sets PyTorch's seed before every call. All answers would then
+    be the same, and a random stream that does not advance would go unnoticed.
     """
 
     def plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -103,7 +103,7 @@ def leave_seeds_alone() -> None:
 
 @contextmanager
 def overloads_seen() -> Iterator[set[str]]:
-    """The names of the overloads that are called inside."""
+    """Collect the names of the overloads that are called inside the context."""
     mode: Any = internal(*_NAMES["TorchDispatchMode"])
     names: set[str] = set()
 
@@ -117,7 +117,7 @@ def overloads_seen() -> Iterator[set[str]]:
 
 
 def schemas_of(name: str) -> list[Any]:
-    """The schemas of the overloads of the ATen operator ``name``; empty if ATen does not have it."""
+    """Return the schemas of all overloads of the ATen operator ``name``; empty if ATen lacks it."""
     import torch
 
     packet = getattr(torch.ops.aten, name, None)
@@ -125,6 +125,6 @@ def schemas_of(name: str) -> list[Any]:
 
 
 def has_memory(tensor: Any) -> bool:
-    """Whether a tensor has memory: the zeros that autograd makes up have none."""
+    """Whether a tensor has memory; the zero tensors that autograd creates have none."""
     zero: Callable[[Any], bool] = internal("torch:Tensor._is_zerotensor", "reading gradients")
     return not zero(tensor)

@@ -1,4 +1,4 @@
-"""Which of PyTorch's functions a model calls: watched in one call, nothing is executed twice.
+"""Finds which of PyTorch's functions a model calls, by watching a single call of the model.
 
 Not here: what of it is covered (``optest.coverage.models``).
 """
@@ -29,10 +29,10 @@ _QUERIES = frozenset(
 
 
 def count_calls(model: str) -> Counter[str]:
-    """Calls by PyTorch's name for the function, like ``torch.nn.functional.linear``.
+    """Count the calls of each function, by PyTorch's name for it, like ``torch.nn.functional.linear``.
 
     ``model`` is ``module:function``, whose function returns a callable and its arguments, or
-    a file of ``torch.export.save``. Raises :class:`UsageError` if it is neither,
+    a file written by ``torch.export.save``. Raises :class:`UsageError` if it is neither, and
     :class:`MissingExtra` without PyTorch.
     """
     try:
@@ -89,7 +89,7 @@ def _exported(model: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def _watch() -> Any:
-    """A mode that counts; its class is made here because its base needs PyTorch."""
+    """Return a mode that counts calls; its class is defined here because its base class needs PyTorch."""
     from torch.overrides import TorchFunctionMode, resolve_name
 
     class Watch(TorchFunctionMode):
@@ -107,6 +107,6 @@ def _watch() -> Any:
 
 
 def _operator_name(func: Any) -> str | None:
-    """``aten.add.Tensor``, which exported programs call, as ``torch.add``; None for other functions."""
+    """Return ``torch.add`` for ``aten.add.Tensor``, which exported programs call; else None."""
     packet = getattr(func, "overloadpacket", None)
     return None if packet is None else f"torch.{packet.__name__}"

@@ -1,4 +1,4 @@
-"""Tensors that a call makes itself go to the driver's device, also where PyTorch's sample names the CPU."""
+"""Puts the tensors that a call creates on the driver's device, even if PyTorch's sample names the CPU."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 _MAKERS = (torch.linspace, torch.logspace)
-"""Functions that make a tensor where they are told, though they may take their numbers from tensors."""
+"""Functions that create a tensor on the given device, even though their arguments may be tensors."""
 
 
 class _Elsewhere(TorchFunctionMode):
-    """Replaces ``device="cpu"`` in calls without tensors; ``left``: one with tensors asked for the CPU."""
+    """A mode that replaces ``device="cpu"`` in calls without tensor arguments.
+
+    ``left`` says whether a call with tensor arguments named the CPU.
+    """
 
     def __init__(self, device: str) -> None:
         super().__init__()
@@ -44,9 +47,9 @@ def _is_cpu(value: Any) -> bool:
 
 @contextmanager
 def made_on(device: str) -> Iterator[Callable[[], bool]]:
-    """Inside, tensors are made on ``device`` by default, and where the CPU is named.
+    """Create tensors on ``device`` inside the context, by default and where a call names the CPU.
 
-    Gives a function that says whether a call moved a tensor to the CPU because it named the CPU.
+    Yields a function that says whether a call named the CPU to move a tensor there.
     """
     if torch.device(device).type == "cpu":
         yield lambda: False

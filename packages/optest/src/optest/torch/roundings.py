@@ -1,7 +1,7 @@
-"""Eager PyTorch with other roundings: Monte Carlo arithmetic.
+"""Runs eager PyTorch with other roundings: Monte Carlo arithmetic.
 
-Whatever an operator computes is moved by up to one rounding of its dtype, at random. What the results of such
-runs differ by is what rounding alone does to them (Parker, *Monte Carlo Arithmetic: exploiting randomness in
+Every result of an operator is changed at random by up to one rounding of its dtype. The differences between
+such runs show the effect of rounding alone (Parker, *Monte Carlo Arithmetic: exploiting randomness in
 floating-point arithmetic*, UCLA CSD-970002, 1997). Not here: the verdict that follows from it.
 """
 
@@ -17,9 +17,10 @@ Tensor = torch.Tensor
 
 
 class OtherRoundings(TorchDispatchMode):
-    """Inside, results of operators that take floating-point tensors are moved; ``seed`` decides how.
+    """A mode in which results of operators on floating-point tensors are changed by up to one rounding.
 
-    Backward passes and in-place updates included. Views, and tensors that are not strided, stay.
+    ``seed`` decides the changes. They include backward passes and in-place updates. Views, and tensors
+    that are not strided, keep their values.
     """
 
     def __init__(self, seed: int) -> None:
@@ -41,7 +42,7 @@ class OtherRoundings(TorchDispatchMode):
         return tree_map_only(Tensor, other, found)
 
     def moved(self, value: Tensor) -> Tensor:
-        """Each element times 1 + ru, rounded: u is the unit roundoff, r uniform in [-1, 1)."""
+        """Return each element times 1 + ru, rounded: u is the unit roundoff, r is uniform in [-1, 1)."""
         if value.is_complex():
             return torch.view_as_complex(self.moved(torch.view_as_real(value.resolve_conj())))
         if not value.numel():
@@ -51,10 +52,10 @@ class OtherRoundings(TorchDispatchMode):
         low, high = torch.aminmax(value)
         if -info.max / 2 < low and high < info.max / 2:
             return moved
-        return torch.where(value.abs() < info.max / 2, moved, value)  # infinities, NaN and their like stay
+        return torch.where(value.abs() < info.max / 2, moved, value)  # infinities, NaN and such stay
 
     def _drawn(self, like: Tensor) -> Tensor:
-        """Uniform numbers in [-1, 1): a piece, somewhere, of those that were drawn once."""
+        """Return uniform numbers in [-1, 1): a random slice of a longer row that is drawn only once."""
         count, drawn = like.numel(), self.random.get(like.dtype)
         if drawn is None or drawn.numel() < 2 * count:
             drawn = (
@@ -66,5 +67,5 @@ class OtherRoundings(TorchDispatchMode):
 
 
 def is_rounded(value: Tensor) -> bool:
-    """Whether a tensor has elements that :meth:`OtherRoundings.moved` moves."""
+    """Whether :meth:`OtherRoundings.moved` can change elements of a tensor."""
     return value.layout is torch.strided and (value.is_floating_point() or value.is_complex())

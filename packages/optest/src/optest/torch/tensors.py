@@ -1,4 +1,4 @@
-"""Arrays as tensors and back, in every dtype that both sides have."""
+"""Converts arrays to tensors and back, in every dtype that both NumPy and PyTorch have."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 _CARRIERS = {1: np.dtype("u1"), 2: np.dtype("i2")}
-"""What carries the bits of dtypes that torch.from_numpy does not know, by size."""
+"""The integer dtypes, by item size, that hold the bits of dtypes unknown to ``torch.from_numpy``."""
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The dtype of a name; ``NotImplementedError`` where PyTorch has none."""
+    """Return the dtype ``name``; raises ``NotImplementedError`` if PyTorch has none."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
         raise NotImplementedError(f"PyTorch has no dtype {name}")
@@ -22,10 +22,10 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def to_tensor(array: NDArray[Any], device: torch.device | str = "cpu") -> torch.Tensor:
-    """A tensor of the array's values and dtype, in memory of its own.
+    """Copy an array to a tensor with its values and dtype.
 
-    It has the array's strides too, where tensors can have them: neither negative nor
-    overlapping ones.
+    The tensor has the array's strides too, unless they are negative or overlap, which a new
+    tensor cannot have.
     """
     dtype = torch_dtype(array.dtype.name)
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -41,7 +41,7 @@ def to_tensor(array: NDArray[Any], device: torch.device | str = "cpu") -> torch.
 
 
 def _steps(array: NDArray[Any]) -> tuple[int, ...] | None:
-    """The array's strides in elements; None if a tensor that is written cannot have them."""
+    """Return the array's strides in elements; None if a tensor to be filled cannot have them."""
     if not array.size or any(stride % array.itemsize for stride in array.strides):
         return None
     steps = tuple(stride // array.itemsize for stride in array.strides)
@@ -54,7 +54,7 @@ def _steps(array: NDArray[Any]) -> tuple[int, ...] | None:
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
-    """The tensor's values in memory of their own, in C order."""
+    """Return the tensor's values as an array in C order."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     name = str(plain.dtype).removeprefix("torch.")
     foreign = getattr(ml_dtypes, name, None)

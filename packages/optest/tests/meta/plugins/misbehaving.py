@@ -1,4 +1,4 @@
-"""A driver, and tasks for an executor, that do what broken kernels do. The first size of a case says what.
+"""A driver and executor tasks that fail as broken kernels do; a case's first size selects the failure.
 
 It is a plugin, so that worker processes import it by name.
 """
@@ -25,7 +25,7 @@ WRONG, RAISES, SEGFAULT, ABORT, HANG, LOCKED_HANG, NO_MEMORY, LEAVES, EXITS, FLA
     101, 113
 )
 FORM = 120
-"""Returns something that is not a tuple of arrays."""
+"""The size for which the driver returns something that is not a tuple of arrays."""
 
 
 def segfault() -> None:
@@ -45,12 +45,12 @@ def hang() -> None:
 
 
 def locked_hang() -> None:
-    """Hangs in C, with the GIL held, so that no Python code of the process runs any more."""
+    """Hang in C with the GIL held, so that no Python code of the process runs any more."""
     ctypes.PyDLL(None).sleep(1000)
 
 
 def no_memory() -> np.ndarray[Any, Any]:
-    """More than the limit of this process allows."""
+    """Allocate more memory than the limit of this process allows."""
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:
         return np.ones(4 << 30, np.uint8)
@@ -60,7 +60,7 @@ def no_memory() -> np.ndarray[Any, Any]:
 
 
 def leave_children() -> None:
-    """One child in this process group, one in a session of its own; then hang."""
+    """Start a child in this process group and one in its own session, then hang."""
     for own_session in (False, True):
         child = subprocess.Popen(["sleep", "1000"], start_new_session=own_session)
         note(f"child {child.pid}")
@@ -140,7 +140,7 @@ class Misbehaving(BackendDriver):
 
 
 class Broken(BackendDriver):
-    """Wrong above 1 (relu), without the last of at least three products (matmul), inverted (eq)."""
+    """Limits relu to 1, leaves out the last of three or more products in matmul, and inverts eq."""
 
     kind = "cpu"
     name = "broken"

@@ -1,4 +1,4 @@
-"""A driver of calls that is wrong, or dies, wherever a value is above 1.
+"""A call driver that is wrong, or dies, if an operand has a value above 1 in magnitude.
 
 It is a plugin, so that worker processes import it by name.
 """
@@ -15,7 +15,7 @@ from optest.torch.opinfo.calls import Call
 
 
 class WrongCalls(TorchDevice):
-    """Takes 1 off the first result; with ``WRONG_CALLS=die`` it ends its process instead."""
+    """Subtracts 1 from the first result; with ``WRONG_CALLS=die`` it ends its process instead."""
 
     def __init__(self) -> None:
         super().__init__("cpu")

@@ -1,4 +1,4 @@
-"""Operands on their way to a device, and what ``memory`` and ``transfer`` find in one that is wrong."""
+"""How operands reach a device, and the faults that ``memory`` and ``transfer`` find in a wrong one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_values_that_a_copy_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_operands_keep_their_strides_on_the_way_to_a_device() -> None:
-    """Else no device would see gaps, or elements that share memory."""
+    """Otherwise, no device would get operands with gaps or with elements that share memory."""
     x = torch.zeros(1, 5).expand(4, 5)[:, 1::2]
     assert placed(x, "meta").stride() == placed(x, "cpu").stride() == x.stride() == (0, 2)
     assert placed(x, "meta").storage_offset() == 1
@@ -60,7 +60,7 @@ def test_a_view_that_is_a_copy_is_told_from_one_that_is_none() -> None:
 
 @pytest.mark.parametrize("asked", [Held, WrittenThrough])
 def test_places_to_split_at_are_read_on_the_cpu(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch refuses those on any other device."""
+    """PyTorch accepts these indices only on the CPU."""
     moved: list[torch.dtype] = []
     right = torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self.dtype) or right(self))

@@ -1,4 +1,4 @@
-"""The statistics of random answers: what they let pass and what they find."""
+"""The statistics of random answers: which answers pass, and which mistakes are found."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_same_distribution_passes() -> None:
 
 
 def test_elements_that_depend_on_each_other_pass() -> None:
-    """Whole channels are dropped together: few independent numbers in many elements."""
+    """Whole channels are dropped together, so many elements hold few independent numbers."""
 
     def masks() -> np.ndarray:
         return np.repeat(RNG.random((32, 4)) < 0.5, 64, axis=1).astype(np.float64)
@@ -35,7 +35,7 @@ def test_elements_that_depend_on_each_other_pass() -> None:
 
 
 def test_tails_without_a_variance_pass() -> None:
-    """One latent number per repeat, as in the gradients of singular vectors."""
+    """Each repeat depends on one latent number, as the gradients of singular vectors do."""
 
     def heavy() -> np.ndarray:
         return np.outer(RNG.standard_t(1, size=64), [1.0, -2.0, 0.5])

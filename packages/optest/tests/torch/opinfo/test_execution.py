@@ -1,4 +1,4 @@
-"""Groups on the control, which passes, and on drivers with one defect each, which do not."""
+"""Groups pass on the control, and fail on drivers with one defect each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Defective(TorchDevice):
 
 
 class Seeded(TorchDevice):
-    """Seeds PyTorch before every call, as a program does whose seed is a constant."""
+    """Seeds PyTorch before every call, as a program with a constant seed does."""
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         answers = []
@@ -58,7 +58,7 @@ class Seeded(TorchDevice):
 
 
 class SeededOnce(TorchDevice):
-    """Has a stream of its own that starts anew with every program, whatever PyTorch's seed is."""
+    """Restarts its random stream with every program, whatever PyTorch's seed is."""
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         torch.manual_seed(42)
@@ -125,7 +125,7 @@ def test_the_control_passes_where_a_result_is_a_conjugate_view() -> None:
 
 
 def test_the_control_refuses_a_tensor_without_memory() -> None:
-    """One of the errors that `gradient` must raise is about a tensor on the device meta."""
+    """One of the errors that ``gradient`` must raise is about a tensor on the device ``meta``."""
     assert statuses(run(CONTROL, "gradient", "errors", most=99)) == {Status.PASSED}
 
 
@@ -241,7 +241,7 @@ def test_random_results_in_the_wrong_places_are_found(
 
 
 def one_off(tensor: Any) -> Any:
-    """The smallest of the larger numbers is 12 % off."""
+    """Return the tensor with its smallest number above 0.05 in magnitude increased by 12 %."""
     flat = tensor.reshape(-1).clone()
     sizes = torch.where(flat.abs() > 0.05, flat.abs().float(), torch.inf)
     if flat.numel():
@@ -277,7 +277,7 @@ def test_reductions_keep_the_bound_of_their_sums() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "complex32"])
 def test_the_bound_of_an_element_is_one_rounding_of_what_it_is_made_of(dtype: str) -> None:
-    """x − y: the result may move by a unit, and by a unit of each operand."""
+    """For x − y, the bound is one unit of the result plus one unit of each operand."""
     case = next(cases_of(Group("opinfo", "sub", dtype, "forward")))
     [bound] = bounds_of(case, [one.dtype for one in case.expected])
     left, right = (one.to(torch.complex128) for one in case.call.tensors[:2])
@@ -313,7 +313,7 @@ def test_runs_that_differ_are_found() -> None:
 
 @pytest.mark.parametrize("phase", ["forward", "backward", "perf"])
 def test_factors_of_a_drawn_subspace_agree_with_themselves(phase: str) -> None:
-    """What is drawn shows in what they determine, too: their rank is below the matrix's."""
+    """The drawn subspace also affects their product, because its rank is below the matrix's."""
     results = run(CONTROL, "svd_lowrank", phase, most=2)
     assert statuses(results) == {Status.PASSED}
     assert all(one.reason.startswith("by the distribution") for one in results)
@@ -326,7 +326,7 @@ def test_the_bounded_form_needs_no_kernel_that_a_dtype_lacks() -> None:
 
 @pytest.mark.parametrize(("drift", "status"), [(1e-7, Status.PASSED), (1e-2, Status.MISMATCH)])
 def test_runs_of_what_has_no_determined_bits_must_agree_in_value(drift: float, status: Status) -> None:
-    """LAPACK's answers depend on where memory lies: eager's own bits of ``lstsq`` differ from run to run."""
+    """LAPACK's results depend on memory addresses, so eager's own bits of ``lstsq`` differ between runs."""
 
     def drifted(answer: Answer) -> Answer:
         first, *rest = answer.outputs or ()
@@ -369,7 +369,7 @@ def test_errors_must_be_raised_with_eagers_type_and_message() -> None:
 
 
 def test_a_call_that_must_raise_runs_alone_and_may_give_any_number_of_results() -> None:
-    """A wrong number of results is not an error of the backend's that a message could match."""
+    """A wrong number of results must not become an error, whose message could match the expected one."""
     ran: list[int] = []
 
     def at_once(calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
@@ -395,7 +395,7 @@ class Modes(torch.overrides.TorchFunctionMode):
 
 
 def test_forward_calls_of_one_program_share_a_block_without_gradients() -> None:
-    """What sets the mode is an operation that ``torch.export`` takes out again, at a price per operation."""
+    """Setting the gradient mode adds an operation, and ``torch.export`` takes time to remove each one."""
     calls = [Call(lambda x: [x * 2, torch.ones_like(x)], (torch.full((1,), i + 1.0),)) for i in range(3)]
     every, operands = together(calls)
     leaves = [one.requires_grad_() for one in operands]
@@ -407,7 +407,7 @@ def test_forward_calls_of_one_program_share_a_block_without_gradients() -> None:
 
 
 def test_what_a_phase_is_not_for_takes_no_sample_s_place() -> None:
-    """Samples that have no smaller batch, and functions of one tensor that take more than that."""
+    """Samples without a smaller batch are left out; functions of one tensor get their required arguments."""
     assert statuses(run(CONTROL, "softmax", "dynamic_batch", most=2)) == {Status.PASSED}
     assert statuses(run(CONTROL, "mvlgamma.mvlgamma_p_3", "promotion", dtype="int64")) == {Status.PASSED}
 
@@ -463,7 +463,7 @@ def test_added_samples_come_last_and_pass(entry: str) -> None:
 
 
 def test_samples_are_not_seeded_on_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The databases seed for each sample; that takes longer than most samples."""
+    """The databases seed all devices for each sample, which takes longer than most samples."""
     seeded: list[int] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     [group] = plan(Selection("opinfo", entries=("atan2",), dtypes=("float32",), phases=("forward",)))

@@ -25,7 +25,7 @@ def test_every_entry_and_dtype_of_the_cpu_counts() -> None:
 
 
 def test_the_stages_ask_for_operators_and_phases_that_there_are() -> None:
-    """What no run can record would keep every backend below a stage."""
+    """No backend could reach a stage that asks for something that no run records."""
     entries, plan = entries_of("opinfo"), load_stages()
     for one in (*plan.stage, *plan.checklist):
         for item in one.item:

@@ -1,4 +1,4 @@
-"""The checks of random answers position by position: what they let pass, and what they find."""
+"""The checks of random answers position by position: which pass, and which mistakes are found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPEATS = 128
 CHANCE = 1e-6
 RNG = np.random.default_rng(0)
 PLACES = RNG.permutation(np.linspace(0.05, 0.95, 24)).reshape(2, 3, 4)
-"""A number of its own for each element."""
+"""A different number for each element."""
 HALF = np.full(12, 0.5)
 MOVED = "other values|another spread|one value"
 
@@ -43,7 +43,7 @@ def permutation(size: int) -> np.ndarray:
 
 
 def windows(step: int, size: int) -> np.ndarray:
-    """Repeats that read one stream, each ``step`` numbers further: too few."""
+    """Return repeats that overlap in one stream, because each starts only ``step`` numbers further."""
     stream = RNG.random(REPEATS * step + size)
     return np.stack([stream[step * i : step * i + size] for i in range(REPEATS)])
 
@@ -69,7 +69,7 @@ DRAWS: dict[str, Callable[[], np.ndarray]] = {
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_the_same_distribution_passes(name: str) -> None:
-    """At a chance of one in a hundred, eight times: a right backend is far from the limits."""
+    """Right answers pass eight times at a chance of one in a hundred: they are far from the limits."""
     draw = DRAWS[name]
     assert [misplaced([draw()], [draw()], 1e-2) for _ in range(8)] == [""] * 8
 
@@ -128,7 +128,7 @@ def test_what_is_in_the_wrong_place_or_depends_on_something_is_found(
 
 
 def test_results_that_do_not_belong_together_are_found() -> None:
-    """Values and the places that they come from: each alone is right."""
+    """Values and the indices that belong to them are each right alone, but do not match each other."""
     values, others = uniform(4, 6), uniform(4, 6)
     eager = uniform(4, 6)
     want = [eager, (10 * eager).astype(np.int64)]
@@ -137,7 +137,7 @@ def test_results_that_do_not_belong_together_are_found() -> None:
 
 
 def test_rounding_errors_are_no_difference() -> None:
-    """Masked values that two implementations round apart, and elements that vary by rounding alone."""
+    """Masked values that two implementations round differently pass, as do elements that vary by rounding."""
     inputs = RNG.normal(size=30)
 
     def masked(scale: float) -> np.ndarray:
@@ -151,13 +151,13 @@ def test_rounding_errors_are_no_difference() -> None:
 
 
 def test_false_alarms_are_as_rare_as_they_are_said_to_be() -> None:
-    """Of a hundred right answers none may fail at a chance of one in a hundred."""
+    """At a chance of one in a hundred, at most four of a hundred right answers may fail."""
     found = [misplaced([bernoulli(PLACES[0, 0])], [bernoulli(PLACES[0, 0])], 1e-2) for _ in range(100)]
     assert sum(map(bool, found)) <= 4
 
 
 def test_sums_that_round_by_large_terms_are_one_value() -> None:
-    """As in attention with dropout: an element near 6, of terms near 1,000, is rounded apart by 4e-5."""
+    """As in attention with dropout, an element near 6 has an error of 4e-5, from terms near 1,000."""
     kept = [bernoulli(np.full(8, 0.5)) for _ in range(2)]
     sizes = np.array([6, *[1000] * 7], np.float32)
     got, want = (side * sizes for side in kept)

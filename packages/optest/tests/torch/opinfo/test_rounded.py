@@ -1,4 +1,4 @@
-"""Results that a call's own amplified roundings explain, and mistakes that they must not."""
+"""Errors that are a call's own amplified roundings pass; mistakes are still found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 
 def _case(target: Callable[..., Tensor], *tensors: Tensor, weights: Tensor | None = None) -> Case:
-    """The gradients of ``target``, weighted by random numbers."""
+    """Return a case of the gradients of ``target``, weighted by ``weights`` or random numbers."""
     bound = Bound(target, tensors)
     own = torch.randn_like(target(*tensors)) if weights is None else weights
     call = Call(bound.function(), tensors, GRADIENT, tuple(range(len(tensors))), (own,))
@@ -29,14 +29,14 @@ def _case(target: Callable[..., Tensor], *tensors: Tensor, weights: Tensor | Non
 
 @pytest.fixture
 def attention() -> Case:
-    """Scores go up to ±200: their roundings change the weights by up to 1e-5, and some gradients by more."""
+    """Scores reach ±200; their roundings change the weights by up to 1e-5, and some gradients by more."""
     torch.manual_seed(0)
     query, key, value = (torch.empty(4, 4, length, 8).uniform_(-9, 9) for length in (3, 6, 6))
     return _case(torch.nn.functional.scaled_dot_product_attention, query, key, value)
 
 
 def _other(case: Case, seed: int) -> list[Tensor]:
-    """What an implementation that rounds in another way gives."""
+    """Return the results of an implementation that rounds in another way."""
     with OtherRoundings(seed):
         return evaluate(case.call.map(copied))
 
@@ -89,7 +89,7 @@ def test_mistakes_are_found_beside_them(attention: Case, wrong: Callable[[Tensor
 
 
 def test_decisions_are_not_roundings() -> None:
-    """The gradient of ``amax`` is shared among equal elements; moved ones are no longer equal."""
+    """``amax`` shares its gradient among equal elements, and rounding does not excuse another choice."""
     case = _case(lambda x: (x * 3).amax(-1), torch.tensor([[1.0, 1.0, 0.5], [0.25, 2.0, 2.0]]))
     assert _status(case, case.expected) is Status.PASSED
     first = torch.where(case.expected[0] != 0, 0, case.expected[0])

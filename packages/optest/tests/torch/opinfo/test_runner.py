@@ -1,4 +1,4 @@
-"""The runner: journal and resume, and crashes that are brought down to one sample."""
+"""The runner: the journal, resuming, and crashes that are narrowed down to one sample."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GROUPS = [Group("opinfo", name, "float32", "forward") for name in ("cumsum", "si
 
 
 class Kept:
-    """A reporter that keeps results."""
+    """A reporter that keeps all results."""
 
     name = "kept"
 
@@ -51,7 +51,7 @@ class Kept:
 
 
 class Here(Executor):
-    """Runs groups in this process; a group of ``deadly`` with sample 2 in it ends as its worker would."""
+    """Runs groups in this process; those of ``deadly`` that include sample 2 fail with ``death``."""
 
     def __init__(self, deadly: str = "", death: Exception | None = None) -> None:
         self.deadly, self.death = deadly, death
@@ -111,7 +111,7 @@ def test_a_death_costs_the_sample_that_caused_it(death: Exception, status: Statu
 @pytest.mark.parametrize("turn", [1, 2, 3])
 @pytest.mark.parametrize("deadly", ["", "cumsum"])
 def test_a_large_group_runs_in_turns(deadly: str, turn: int) -> None:
-    """A timeout is a task's: however many cases a group has, only some of them are at stake."""
+    """A timeout applies to a task, so only some cases of a large group should be at stake."""
     executor = Here(deadly, WorkerDied(None, "SIGSEGV", "stack"))
     _, results = run(executor, groups=GROUPS[:1], turn=turn)
     wanted = [one.number for one in planned(GROUPS[0])]
@@ -158,7 +158,7 @@ def test_one_sample_by_its_number() -> None:
 
 
 class Flaky(Here):
-    """The first answer to sample 1 of ``cumsum`` is wrong; with ``always``, every one."""
+    """Answers sample 1 of ``cumsum`` wrongly the first time; with ``always``, every time."""
 
     def __init__(self, *, always: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One function called with three sizes: what passes, and backends that stay at the first call."""
+"""One function is called with three sizes; backends that keep to the first call's sizes fail."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_right_backends_pass(driver: CallDriver, entry: str) -> None:
 
 
 class Wrong(TorchDevice):
-    """Eager PyTorch with ``change`` applied to what each call returns, given the first call's arguments."""
+    """Eager PyTorch that returns ``change(first turn, this turn, result)`` from each call."""
 
     def __init__(self, change: Callable[[Any, tuple[Any, ...], Any], Any]) -> None:
         super().__init__("cpu")
@@ -79,7 +79,7 @@ def test_a_defect_is_caught(entry: str, change: Any, reason: str) -> None:
 
 
 def test_a_backend_that_ignores_a_second_shape_is_caught() -> None:
-    """It replays the views that the first call made: right once, and with other sizes wrong."""
+    """The backend returns the views of its first call again, which are wrong for other sizes."""
 
     def stale(graph: Any, examples: Any) -> Any:
         kept: list[Any] = []

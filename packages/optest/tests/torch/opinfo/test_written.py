@@ -1,4 +1,4 @@
-"""Calls of a suite leave their operands alone, unless eager PyTorch writes into them, too."""
+"""Calls of a suite may write into their operands only if eager PyTorch does so, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from optest.torch.opinfo.phases import cases_of  # noqa: E402
 
 
 def clamping() -> Call:
-    """A wrong kernel: right results, and its operand is changed."""
+    """Return a call of a wrong kernel: its result is right, but it changes its operand."""
     return Call(lambda x: [x.relu_().clone()], (torch.tensor([-1.0, 0.0, 2.0]),), results=1)
 
 
@@ -45,7 +45,7 @@ def test_an_operator_that_writes_is_named(driver: Any, whose: str) -> None:
 
 
 class Scribbling:
-    """Runs on the very tensors of a call, and spoils them."""
+    """A driver that runs on the original tensors of its calls, and overwrites one of them."""
 
     name = "scribbling"
 
@@ -82,7 +82,7 @@ def test_what_a_driver_does_instead_of_answering() -> None:
 
 
 def test_what_eager_writes_may_be_written() -> None:
-    """Running statistics."""
+    """Batch normalization may update its running statistics."""
     cases = list(cases_of(Group("opinfo", "nn.functional.batch_norm", "float32", "forward"), most=99))
     assert any(case.call.writes for case in cases)
     assert {one for one, _ in statuses(TorchDevice("cpu"), "nn.functional.batch_norm")} == {Status.PASSED}
@@ -118,7 +118,7 @@ def test_a_lone_element_that_is_written_is_seen() -> None:
 
 
 def test_the_driver_in_the_guide_answers_a_suite() -> None:
-    """The class of docs/optest/drivers.md, without its registration."""
+    """Runs the class of docs/optest/drivers.md without registering it."""
     page = (Path(__file__).parents[5] / "docs/optest/drivers.md").read_text("utf-8")
     code = page.partition("## Answering calls of PyTorch")[2].partition("```python\n")[2].partition("```")[0]
     names: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """The ``torch.compile`` backend: ``torch.compile(model, backend="torchstone")``.
 
 This module holds the entry point, which PyTorch imports when the backend is
-first asked for, and tells Dynamo about it; the work is in :mod:`.compile`.
+first asked for, and changes how Dynamo traces for it (:mod:`.dynamo`). The work is
+in :mod:`.compile`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def torchstone(
 ) -> Any:
     """Compile a Dynamo graph: forward and backward, with in-graph mutation.
 
-    ``options``: see :class:`torchstone.backend.options.Options`; an unknown one
-    raises :class:`~torchstone.errors.ConfigError`. ``mode``: one of Inductor's, which say how much
-    it tries, or another error; they change nothing here.
+    ``options``: see :class:`torchstone.backend.options.Options`. ``mode``: one of Inductor's modes, which say
+    how hard Inductor optimizes; it has no effect here. An unknown option or mode raises
+    :class:`~torchstone.errors.ConfigError`.
     """
     from .compile import compile_graph
     from .options import Options, check_mode

@@ -1,8 +1,9 @@
-"""Backward graphs under autograd's own ``vmap``, which takes many gradients in one backward pass.
+"""Backward graphs under autograd's own ``vmap``, which computes many gradients in one backward pass.
 
-``torch.autograd.grad(…, is_grads_batched=True)`` calls them with batched tensors, which have no memory, and
-so does ``torch.autograd.functional.jacobian(…, vectorize=True)``. Inside the transforms of ``torch.func``
-PyTorch itself runs a compiled function uncompiled, and refuses its backward graphs.
+``torch.autograd.grad(…, is_grads_batched=True)`` and
+``torch.autograd.functional.jacobian(…, vectorize=True)`` call backward graphs with batched tensors, which
+have no memory. The transforms of ``torch.func`` need no support here: inside them PyTorch itself runs a
+compiled function uncompiled, and refuses its backward graphs.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from .part import Run
 
 
 class Batchable:
-    """A compiled backward graph that eager PyTorch runs under that ``vmap``.
+    """A compiled backward graph that eager PyTorch runs instead when it is called under ``vmap``.
 
-    Make it of the graph as AOTAutograd hands it over, and set :attr:`run` to what was compiled of it.
+    Create it from the graph as AOTAutograd hands it over, then set :attr:`run` to the compiled graph.
     """
 
     run: Run

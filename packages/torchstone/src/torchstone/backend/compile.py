@@ -1,4 +1,4 @@
-"""From a Dynamo graph to compiled forward and backward functions.
+"""Compiles a Dynamo graph to forward and backward functions.
 
 AOTAutograd traces the joint graph with the registry's decompositions,
 partitions it (min-cut) and hands each part to :func:`_compile_part`.
@@ -46,8 +46,8 @@ from .specialize import SpecializingRegion, is_symbolic
 
 
 def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """The function that ``torch.compile`` calls instead of ``module``."""
-    compiling(options.passes)  # raises where the passes do not fit, before anything is traced
+    """Return the function that ``torch.compile`` calls instead of ``module``."""
+    compiling(options.passes)  # raises if the passes do not fit together, before anything is traced
     records: list[GraphRecord] = []
     effects = Effects(module)
 
@@ -105,7 +105,7 @@ def _compile_part(
     module: GraphModule,
     inputs: Sequence[Any],
 ) -> Callable[..., Any]:
-    """One graph that AOTAutograd hands over, as a boxed function over a list of its inputs."""
+    """Compile one graph that AOTAutograd hands over to a boxed function, which takes a list of its inputs."""
     record = GraphRecord(kind)
     records.append(record)
     started = time.perf_counter()
@@ -131,7 +131,11 @@ def _compile_part(
 
 
 def _arrange_saved(kind: str, options: Options, module: GraphModule, inputs: Sequence[Any]) -> None:
-    """Choose the memory order of what a forward graph saves, and tell AOTAutograd, or heed that choice."""
+    """Choose the memory order of the tensors that a forward graph saves for its backward graph.
+
+    For a forward graph on an engine that computes with channels last, tell AOTAutograd the strides that were
+    chosen. For a backward graph, use the strides of ``inputs``, which may differ from the traced ones.
+    """
     if kind == "backward":
         take_as_given(module, inputs)
     context = TracingContext.get().try_get()
@@ -143,13 +147,13 @@ def _arrange_saved(kind: str, options: Options, module: GraphModule, inputs: Seq
 
 
 def _metadata(kind: str) -> Any:
-    """What AOTAutograd found out about the inputs and outputs of the graph that it hands over."""
+    """Return AOTAutograd's metadata of inputs and outputs; None for a backward graph or outside a trace."""
     context = TracingContext.get().try_get()
     return None if kind == "backward" or context is None else context.fw_metadata
 
 
 def _aliasing(metadata: Any) -> Aliasing:
-    """What AOTAutograd will do with the outputs of the graph that it hands over."""
+    """Return which outputs of the graph AOTAutograd makes anew as views, and which it writes to inputs."""
     if metadata is None:
         return NO_ALIASING
     subclass_metadata, kinds = SubclassCreationMeta.get(), OutputType.get()
@@ -168,6 +172,6 @@ def _aliasing(metadata: Any) -> Aliasing:
             case kinds.alias_of_intermediate_base_is_user_output:
                 remade[place] = Remade(False, first + base)
     for position in {one.position for one in remade.values() if not one.of_input}:
-        remade.pop(position, None)  # AOTAutograd makes another output from it as it is
+        remade.pop(position, None)  # it is the base of another output, so AOTAutograd needs the output itself
     written = enumerate(metadata.mutated_inp_runtime_indices, start=tokens)
     return Aliasing(remade, {tokens + position: output for output, position in written})

@@ -1,14 +1,14 @@
-"""How Dynamo traces frames for this backend: what it would leave to eager belongs to the graph.
+"""Changes how Dynamo traces frames for this backend, so that graphs hold more than Dynamo would put there.
 
 Dynamo leaves ``nn.LSTM``, ``nn.GRU`` and ``nn.RNN`` to eager unless
 ``torch._dynamo.config.allow_rnn`` is set, because PyTorch expands them to their
-time steps whenever it traces them. Neither holds for this backend, where they are
-single operators. Some functions end a graph because their own code looks at values;
-here Dynamo traces the capture rule of an export in their place.
+time steps whenever it traces them. This backend keeps them as single operators, so it sets
+``allow_rnn``. Some other functions would end a graph because their own code looks at values.
+In their place Dynamo traces the capture rule that an export uses.
 
-A backend has no say in how its frames are traced, and the settings are the process's; so
-the function in which Dynamo traces a frame and calls the backend is wrapped,
-and does this for frames of this backend only. That costs nothing per call.
+A backend cannot choose how its frames are traced, and Dynamo's settings apply to the whole
+process. So this module wraps the function in which Dynamo traces a frame and calls the
+backend, and changes the settings for frames of this backend only. That costs nothing per call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..torch_internals.patches import attributes, patched
 
 
 def keep_whole(backend: Callable[..., Any]) -> None:
-    """Let Dynamo trace what it would leave to eager, in frames that are compiled with ``backend``."""
+    """In frames that are compiled with ``backend``, let Dynamo trace code that it would leave to eager."""
     convert_frame = dynamo.convert_frame.get()
     trace = convert_frame.compile_frame
 
@@ -61,10 +61,11 @@ _CHECK_FORWARD_ARGS = torch.nn.RNNBase.check_forward_args
 def _check_forward_args(
     self: torch.nn.RNNBase, input: torch.Tensor, hidden: torch.Tensor, batch_sizes: torch.Tensor | None
 ) -> None:
-    """Compares no initial state with the batch size of packed sequences, which is data.
+    """Check the arguments of ``forward``, but not the initial state of packed sequences while Dynamo traces.
 
-    ``nn.LSTM`` does not; in ``nn.GRU`` and ``nn.RNN`` it would end the graph. Only Dynamo traces this:
-    a thread that runs it does what PyTorch does.
+    PyTorch's check compares that state with the batch size of the packed sequences. The batch size is data,
+    so in ``nn.GRU`` and ``nn.RNN`` the comparison would end the graph; ``nn.LSTM`` does not compare. When
+    this is run rather than traced by Dynamo, it does what PyTorch does.
     """
     if not torch.compiler.is_dynamo_compiling():
         _CHECK_FORWARD_ARGS(self, input, hidden, batch_sizes)

@@ -1,7 +1,8 @@
-"""Whether a captured function may be run again to measure it: only if it does nothing but compute results.
+"""Decides whether a captured function may be run again to measure it.
 
-Custom operators may print, count or write files, collectives wait for other processes, random operators
-advance a generator. Each of these has to happen as often as in eager PyTorch.
+It may if it does nothing but compute results. Custom operators may print, count or write files, collectives
+wait for other processes, and random operators advance a generator. Each of these must happen exactly as often
+as in eager PyTorch.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _COMPUTING = frozenset(
 )
 """Namespaces of operators that do nothing but compute their results and write their arguments."""
 _PACKAGES = frozenset({"torch", "torchstone", "operator", "_operator", "math", "builtins"})
-"""Packages whose functions Dynamo leaves in graphs, and AOTAutograd traces to operators."""
+"""Packages whose functions Dynamo leaves in graphs and AOTAutograd then traces to operators."""
 _APART = "torch.distributed"
 _AUTOGRAD_FUNCTION = "autograd_function_apply"
-"""A :class:`torch.autograd.Function`, whose methods are subgraphs."""
+"""The operator that calls a :class:`torch.autograd.Function`; the function's methods are subgraphs."""
 
 
 class Effects:
-    """What tracing one function has told of its effects.
+    """The effects of one function, as far as tracing has shown them.
 
-    ``repeatable``: nothing but its results and the inputs that it writes tell how often it ran. ``written``:
-    the positions of these inputs; None if AOTAutograd has put one input in place of several that share
-    memory.
+    ``repeatable``: the function does nothing but compute its results and write some of its inputs.
+    ``written``: the positions of these inputs, or None if AOTAutograd has replaced several inputs that share
+    memory by one.
     """
 
     def __init__(self, module: GraphModule) -> None:
@@ -49,10 +50,10 @@ class Effects:
             module.named_buffers(remove_duplicate=False),
         )
         self._members = len(list(chain(*members)))
-        """Parameters and buffers that the graph has itself, which AOTAutograd puts before its inputs."""
+        """How many parameters and buffers the graph itself holds. AOTAutograd puts them before its inputs."""
 
     def note(self, module: GraphModule, metadata: Any = None) -> None:
-        """Add what a graph over ATen operators tells, and AOTAutograd's ``metadata`` of its inputs."""
+        """Add what a graph of ATen operators and AOTAutograd's ``metadata`` of its inputs show."""
         self.repeatable = self.repeatable and only_computes(module)
         if metadata is not None:
             own = metadata.input_info[self._members :]
@@ -65,10 +66,10 @@ class Effects:
 
 
 def only_computes(module: GraphModule) -> bool:
-    """Whether each call of ``module`` and its subgraphs is known to do nothing but compute its results.
+    """Whether every call in ``module`` and its subgraphs is known to do nothing but compute its results.
 
-    Arguments may be written. No call changes the state of PyTorch for those after it, except whether
-    gradients are recorded.
+    A call may write its arguments, and may switch the recording of gradients on or off. It may not change the
+    state of PyTorch for later calls in any other way.
     """
     parts = (part for part in module.modules() if isinstance(part, GraphModule))
     return all(_only_computes(node, part) for part in parts for node in part.graph.nodes)
@@ -95,7 +96,7 @@ _STATEMENTS = (operator.setitem, set_grad_enabled.find())
 
 
 def _is_computing(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is of a known operator and draws no random numbers."""
+    """Whether a call is to a known operator and draws no random numbers."""
     if _space(target) not in _COMPUTING:
         return False
     if torch.Tag.nondeterministic_seeded in target.tags:
@@ -110,9 +111,9 @@ def _space(target: Any) -> str:
 
 
 class RefusingEffects(TorchDispatchMode):
-    """Raises :class:`HasEffects` instead of calling an operator that may do more than compute its results.
+    """A mode that raises :class:`HasEffects` before an operator that may do more than compute its results.
 
-    Graphs over ATen operators lack random operators whose results nothing uses.
+    Checking the graphs of ATen operators is not enough: they lack random operators whose results are unused.
     """
 
     supports_higher_order_operators = True
@@ -126,4 +127,4 @@ class RefusingEffects(TorchDispatchMode):
 
 
 class HasEffects(Exception):
-    """A function cannot be measured because of what it calls."""
+    """Raised if a function cannot be measured because an operator that it calls may have other effects."""

@@ -1,4 +1,4 @@
-"""Graphs with unsupported operators: compiled parts with eager operators between them."""
+"""Runs graphs with unsupported operators: compiled parts, with eager operators between them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .watching import compile_part
 
 
 class _Lowerable(OperatorSupportBase):
-    """Which nodes the registry can lower."""
+    """Tells the partitioner which nodes the registry can lower."""
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         return node.op == "call_function" and unsupported_reason(node, load()) is None
 
 
 class MixedGraph:
-    """Runs a functional graph; every maximal supported part of it is one compiled program."""
+    """A functional graph whose supported parts, each as large as possible, are compiled programs."""
 
     def __init__(self, region: Region) -> None:
         self._outputs = region.outputs
@@ -49,14 +49,14 @@ class MixedGraph:
 
 
 def _listed_output(module: GraphModule) -> None:
-    """A part with one output returns it bare; make it a list of one."""
+    """Make a part with one output, which returns the bare value, return a list of one."""
     output = output_node(module)
     if isinstance(output.args[0], Node):
         output.args = ((output.args[0],),)
 
 
 class _Runner(Interpreter):
-    """Calls compiled parts instead of their submodules."""
+    """An interpreter that calls compiled parts instead of their submodules."""
 
     def __init__(self, module: GraphModule, parts: Mapping[str, Run]) -> None:
         super().__init__(module)

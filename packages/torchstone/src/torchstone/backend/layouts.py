@@ -1,4 +1,4 @@
-"""Memory order: dense tensors that are not contiguous pass into and out of the engine without a copy."""
+"""Passes dense tensors that are not contiguous into and out of the engine without a copy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ aten = namespace("aten")
 
 @dataclass
 class Orders:
-    """Axis orders to apply outside the engine.
+    """The axis orders that are applied to inputs and results outside the engine.
 
-    ``inputs``: placeholder position → order in which its axes lie in memory;
-    ``by_tensor``: the same by position among tensors; ``outputs``: engine results
-    whose shape and strides are set after the call, and to what.
+    ``inputs`` maps the position of a placeholder to the order in which its axes lie in memory. ``by_tensor``
+    has the same orders, by position among the placeholders that are tensors. ``outputs`` has the positions of
+    the engine results whose shape and strides are set after the call, each with its :class:`Layout`.
     """
 
     inputs: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -29,9 +29,10 @@ class Orders:
 
 @dataclass(frozen=True)
 class Layout:
-    """PyTorch's shape and strides of an engine result that is contiguous, in memory order.
+    """The shape and strides that PyTorch expects of an engine result.
 
-    ``dense``: the result's memory is the tensor's. Otherwise the tensor has gaps between its elements.
+    The engine returns the result contiguous, with its axes in memory order. ``dense``: the tensor can use the
+    result's memory as it is. Otherwise the tensor has gaps between its elements, and needs its own memory.
     """
 
     shape: tuple[int, ...]
@@ -39,13 +40,13 @@ class Layout:
     dense: bool
 
     def of(self, result: torch.Tensor) -> torch.Tensor:
-        if self.dense:  # in place, because a view of the result would not be what eager PyTorch returns
+        if self.dense:  # in place, because eager PyTorch returns a tensor that is not a view
             return result.as_strided_(self.shape, self.stride)
         return result.new_empty_strided(self.shape, self.stride).copy_(result)
 
 
 def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The axis order in which a dense tensor lies contiguously; None if it does so already or never does."""
+    """Return the axis order in which a dense tensor is contiguous; None if it already is, or none exists."""
     if tensor.is_contiguous() or tensor.numel() == 0:
         return None
     strides = tensor.stride()
@@ -58,9 +59,10 @@ def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def arrange_layouts(module: GraphModule) -> Orders:
-    """Let dense tensors in another memory order (channels last, transposed) pass without a copy.
+    """Change the graph so that dense tensors in another memory order need no copy.
 
-    The graph then takes and returns them in memory order and permutes inside.
+    Such tensors are channels last or transposed, for example. The graph then takes and returns them with
+    their axes in memory order, and permutes the axes inside.
     """
     graph, orders = module.graph, Orders()
     tensors = 0
@@ -87,7 +89,7 @@ def arrange_layouts(module: GraphModule) -> Orders:
             with graph.inserting_before(output):
                 results[position] = graph.call_function(aten.permute.default, (node, list(order)))
             results[position].meta = {**node.meta, "val": value.permute(order)}
-        # The engine gives tensors without elements other strides.
+        # For tensors without elements, the engine's strides differ from PyTorch's.
         if not value.numel() or value.stride() != torch.empty(value.shape, device="meta").stride():
             dense = order is not None or value.is_contiguous()
             orders.outputs.append((position, Layout(tuple(value.shape), value.stride(), dense)))

@@ -1,4 +1,4 @@
-"""Captured functions that eager PyTorch runs: those for which it was measured to be faster than programs."""
+"""Runs a captured function in eager PyTorch where that was measured to be faster than its programs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .specialize import form, is_symbolic
 from .watching import is_watched
 
 Function = Callable[..., Any]
-"""What Dynamo calls: from a graph's inputs to the tuple of its outputs, with autograd."""
+"""A function that Dynamo calls, with autograd: from a graph's inputs to the tuple of its outputs."""
 
 _COMPILED, _EAGER = "compiled", "eager PyTorch"
 _NEW: Any = object()
-"""Stands for what is not known yet."""
+"""The state of a set of sizes that has not been called yet."""
 _HANDOVER_S = 5e-6
 _GAIN = 1.02
-"""How many times as fast as the programs eager PyTorch has to be."""
+"""How many times as fast as the programs eager PyTorch must be to be chosen."""
 _ROUNDINGS = 64
-"""Roundings of the largest gradient that another gradient may differ by."""
+"""How far an element of a gradient may be off, in units of the rounding error of the largest gradient."""
 _TURNED = 0.05
-"""Share of a gradient's norm that numbers on the other side of a ReLU's or a maximum's edge may change."""
+"""Share of a gradient's norm that may change because rounding turns a ReLU on or off, or moves a maximum."""
 _DIFFERENT = 1e-3
-"""Share of integers that rounding may change: a position of a maximum, a comparison."""
+"""Share of integers that rounding may change, such as positions of maxima or results of comparisons."""
 
 
 def measured(
@@ -50,16 +50,18 @@ def measured(
     records: Sequence[GraphRecord],
     effects: Effects,
 ) -> Function:
-    """``compiled``, which was made of ``module``; its second call may choose that eager PyTorch runs it.
+    """Wrap ``compiled`` so that its second call measures whether eager PyTorch is faster.
 
-    ``records`` are those of its graphs, and ``effects`` what they do beside computing results.
+    ``compiled`` was compiled from ``module``; ``records`` are the records of its graphs, and ``effects`` says
+    what they do besides computing results. Returns ``compiled`` itself if the options, the settings or the
+    function rule such a choice out.
     """
     if not options.fallback or not options.tuning or config.tuning_budget_s <= 0 or is_watched():
         return compiled
     if options.check_indices or options.check_values or options.passes:
         return compiled
     if any(True for _ in module.parameters()) or any(True for _ in module.buffers()):
-        return compiled  # they are not among the inputs, so a trial could not keep them from being changed
+        return compiled  # a trial copies the inputs only, so it could change parameters and buffers
     decisions = getattr(get_engine(options.engine, options.device), "decisions", None)
     if decisions is None:
         return compiled
@@ -67,11 +69,11 @@ def measured(
 
 
 class MeasuredFunction:
-    """Runs what was compiled until its second call, which measures what runs from then on.
+    """A function whose second call measures whether the compiled programs or eager PyTorch run from then on.
 
-    Each set of sizes is measured by itself where sizes are symbolic. Nothing but time and rounding depends
-    on the choice: functions with other effects than writing their inputs, as drawing random numbers, always
-    run what was compiled. Safe from several threads.
+    If sizes are symbolic, each set of sizes is measured separately. Only time and rounding depend on the
+    choice: a function that has effects other than writing its inputs, such as drawing random numbers, always
+    runs its compiled programs. Safe to call from several threads.
     """
 
     def __init__(
@@ -91,8 +93,8 @@ class MeasuredFunction:
         self._most = max(most, 1)
         self._symbolic = is_symbolic(module)
         self._states: OrderedDict[Any, Function | None] = OrderedDict()
-        """By sizes: what runs from now on; None after the first call."""
-        self._lock = threading.Lock()  # for the dictionary alone
+        """Maps sizes to the function that runs from now on; None before a measurement has chosen it."""
+        self._lock = threading.Lock()  # protects the dictionary only
 
     def __call__(self, *inputs: Any) -> Any:
         key = tuple(map(form, inputs)) if self._symbolic else None
@@ -109,7 +111,8 @@ class MeasuredFunction:
         return results
 
     def _chosen(self, key: Any, inputs: Sequence[Any]) -> Function:
-        if saved_tensors_hooked():  # by the user, or by activation checkpointing, which counts what is saved
+        # Hooks come from the user, or from activation checkpointing, which counts what is saved.
+        if saved_tensors_hooked():
             return self._compiled
         if not self._can_be_tried(inputs) or not self._is_eager_faster(inputs):
             self._set(key, self._compiled)
@@ -121,7 +124,7 @@ class MeasuredFunction:
         return eager
 
     def _set(self, key: Any, state: Function | None) -> Function | None:
-        """Keep ``state`` for ``key``; returns what was kept before."""
+        """Set the state for ``key``, and return the one before."""
         with self._lock:
             before = self._states.get(key)
             self._states[key] = state
@@ -157,9 +160,10 @@ class MeasuredFunction:
 
 
 class EagerFunction:
-    """A captured function in eager PyTorch, with PyTorch's own gradients.
+    """A captured function that runs in eager PyTorch, with PyTorch's own gradients.
 
-    A graph switches the recording of gradients off and on. An error in between leaves it as it was before.
+    A graph may switch the recording of gradients off and on. If an error occurs in between, the recording is
+    restored to what it was before the call.
     """
 
     def __init__(self, module: GraphModule) -> None:
@@ -177,7 +181,7 @@ class EagerFunction:
 
 
 def _can_be_tried(inputs: Sequence[Any], written: Iterable[int]) -> bool:
-    """Whether copies of the ``written`` inputs are all that a trial needs to change nothing of the user's."""
+    """Whether a trial leaves the user's values as they are if it gets copies of the ``written`` inputs."""
     if not all(isinstance(one, _KNOWN) for one in inputs):
         return False
     tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
@@ -194,21 +198,22 @@ def _can_be_tried(inputs: Sequence[Any], written: Iterable[int]) -> bool:
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _KNOWN = (torch.Tensor, bool, int, float, complex, type(None))
-"""Types of inputs; others may have a state that a call changes."""
+"""The types that inputs of a trial may have; others may have a state that a call changes."""
 
 
 Trial = tuple[list[Any], Sequence[Any]]
-"""Results and gradients."""
+"""The results and the gradients of one call."""
 
 
 def _trial(function: Function, inputs: Sequence[Any], written: Iterable[int]) -> Trial:
-    """One call of ``function`` and, where it has gradients, of its backward pass; results and gradients.
+    """Call ``function`` and, if it has gradients, its backward pass; return the results and the gradients.
 
-    Each gradient is read after that, in eager PyTorch, as by an optimizer: what that costs depends on the
-    threads that a backward pass leaves behind.
+    Each gradient is then read in eager PyTorch, as an optimizer would. The cost of that belongs to the trial,
+    because it depends on the threads that the backward pass leaves behind.
     """
     given = [_detached(one, place in written) for place, one in enumerate(inputs)]
-    with torch.set_grad_enabled(torch.is_grad_enabled()):  # an error may leave it as it is in the graph
+    # Restores the recording of gradients, which a graph may switch, if an error ends the call.
+    with torch.set_grad_enabled(torch.is_grad_enabled()):
         made = function(*given)
     outputs = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
     results = [one.detach() for one in outputs] + [given[place] for place in sorted(written)]
@@ -225,7 +230,7 @@ def _trial(function: Function, inputs: Sequence[Any], written: Iterable[int]) ->
 
 
 def _detached(value: Any, written: bool) -> Any:
-    """``value`` without its history, and in memory of its own if it is ``written``."""
+    """Return ``value`` detached from its autograd history, and as a copy if it is ``written``."""
     if not isinstance(value, torch.Tensor):
         return value
     alone = value.detach()
@@ -233,7 +238,7 @@ def _detached(value: Any, written: bool) -> Any:
 
 
 def question(what: str, module: GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
-    """The operators, the inputs' dtypes, shapes and strides, and what else the time depends on."""
+    """Return what identifies a measurement: code, the inputs' dtypes, shapes and strides, and settings."""
     codes = [part.code.encode() for part in module.modules() if isinstance(part, GraphModule)]
     return {
         "what": what,
@@ -253,14 +258,14 @@ def _described(value: Any) -> bytes:
 
 
 def _agree(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> bool:
-    """Equal but for rounding: results element by element, gradients as a whole.
+    """Whether two trials agree up to rounding: results element by element, gradients as a whole.
 
-    Rounding decides whether a ReLU passes a number next to zero, and which of two almost equal numbers is
-    the maximum; a gradient then has other elements. One that is zero but for rounding has no digit in
-    common with another way to compute it. So what is small beside the largest gradient may differ by
-    roundings of that one.
+    Rounding decides whether a ReLU passes a number close to zero, and which of two almost equal numbers is
+    the maximum. Single elements of a gradient can then differ a lot. A gradient that is zero except for
+    rounding errors has no digit in common between two ways to compute it. So a gradient that is small
+    compared with the largest one may differ by rounding errors of the largest one.
     """
-    # Some gradients of tables are sparse in eager PyTorch.
+    # In eager PyTorch, gradients of embedding tables may be sparse.
     (results, gradients), (others, other_gradients) = (
         [[one.to_dense() for one in tensors] for tensors in both] for both in (expected, found)
     )
@@ -275,7 +280,7 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     if not one.numel():
         return True
     if one.dtype.is_floating_point and one.dtype.itemsize == 1:
-        # PyTorch does not compute in float8. These are compared by their bits.
+        # PyTorch does not compute in float8, so compare the bits.
         one, other = one.view(torch.uint8), other.view(torch.uint8)
     if not _rounds(one):
         return int((one != other).count_nonzero()) <= _DIFFERENT * one.numel()

@@ -11,7 +11,7 @@ from ..config import config
 from ..errors import ConfigError
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""What ``mode`` of ``torch.compile`` may be: Inductor's modes."""
+"""The values that ``mode`` of ``torch.compile`` may have: Inductor's modes."""
 
 
 def check_mode(mode: str | None) -> None:
@@ -22,18 +22,18 @@ def check_mode(mode: str | None) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may set per compiled function; defaults come from :mod:`torchstone.config`.
+    """The options that a user may set per compiled function; defaults come from :mod:`torchstone.config`.
 
     ``fallback``: run unsupported operators in eager PyTorch between compiled
     parts (with one warning) instead of raising
-    :class:`~torchstone.errors.FallbackRefused`. ``tuning``: measure which way to compute is the fastest
-    where there are several, eager PyTorch's own kernel among them if ``fallback`` is set. ``engine``,
-    ``device``: where compiled parts run. ``specializations``: executables kept per graph with
-    symbolic dimensions. ``check_indices``: raise
-    :class:`~torchstone.errors.IndexOutOfRange` where an index is out of range.
-    ``check_values``: raise :class:`~torchstone.errors.InvalidValue` where eager
-    PyTorch refuses a value. ``passes``, made with :func:`torchstone.graph_pass`, change the graph of
-    each compiled part before it is lowered.
+    :class:`~torchstone.errors.FallbackRefused`. ``tuning``: if there are several ways to compute something,
+    measure which is the fastest; eager PyTorch's own kernel is one of them if ``fallback`` is set.
+    ``engine``, ``device``: where compiled parts run. ``specializations``: how many executables are kept for a
+    graph with symbolic dimensions. ``check_indices``: raise
+    :class:`~torchstone.errors.IndexOutOfRange` if an index is out of range.
+    ``check_values``: raise :class:`~torchstone.errors.InvalidValue` if eager
+    PyTorch would refuse a value. ``passes``: passes made with :func:`torchstone.graph_pass`, which change the
+    graph of each compiled part before it is lowered.
     """
 
     fallback: bool = True
@@ -47,7 +47,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Options:
-        """Options from a user's mapping; raises :class:`ConfigError` for unknown names and wrong types."""
+        """Make options from a user's mapping; raise :class:`ConfigError` for unknown names or wrong types."""
         defaults: dict[str, Any] = {
             item.name: getattr(config, item.name, item.default) for item in fields(cls)
         }

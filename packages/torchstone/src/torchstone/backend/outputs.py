@@ -1,8 +1,8 @@
-"""Where a graph's outputs come from: inputs, constants, engine results, and views of any of these.
+"""Puts a graph's outputs together from inputs, constants, engine results, and views of any of these.
 
-A view is never an engine result. PyTorch's own view operators make it from the tensor that it is a view
-of, so that it shares that tensor's memory and has the strides and offset that eager PyTorch gives it.
-The views that the caller gets are made by AOTAutograd, from what the graph's outputs tell it.
+The engine never computes a view. PyTorch's own view operators make each view from its base tensor, so that it
+shares that tensor's memory and has the strides and offset that eager PyTorch gives it. AOTAutograd makes the
+views that the caller gets, from the graph's outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .layouts import memory_order
 
 
 def viewed(node: Node) -> Node | None:
-    """The node that ``node`` is a view of; None where it has memory of its own."""
+    """Return the node that ``node`` is a view of; None if ``node`` has memory of its own."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
         return None
     if len(node.all_input_nodes) != 1:
@@ -39,7 +39,7 @@ def _is_view(target: Any) -> bool:
 
 
 def views(node: Node) -> list[Node]:
-    """``node`` and the views that it is made from, the first of them first; empty if it is not a view."""
+    """Return the chain of views that ends with ``node``, the first view first; empty if it is not a view."""
     chain: list[Node] = []
     source = viewed(node)
     while source is not None:
@@ -49,13 +49,13 @@ def views(node: Node) -> list[Node]:
 
 
 def root(node: Node) -> Node:
-    """The node with memory of its own that ``node`` shows."""
+    """Return the node that owns the memory of ``node``: the base of its views, or ``node`` itself."""
     chain = views(node)
     return node if not chain else chain[0].all_input_nodes[0]
 
 
 class Remade(NamedTuple):
-    """The tensor that AOTAutograd makes an output anew from: the input or the output at ``position``."""
+    """The base from which AOTAutograd makes an output anew: the input or the output at ``position``."""
 
     of_input: bool
     position: int
@@ -63,16 +63,17 @@ class Remade(NamedTuple):
 
 @dataclass(frozen=True)
 class Aliasing:
-    """What AOTAutograd does with a graph's outputs: it makes those in ``remade`` anew, as views.
+    """How AOTAutograd treats the outputs of a graph.
 
-    ``written``: inputs that it writes after the call → the output with their new value.
+    ``remade`` maps the outputs that it makes anew, as views, to their bases. ``written`` maps the inputs that
+    it writes after the call to the outputs that have their new values.
     """
 
     remade: Mapping[int, Remade]
     written: Mapping[int, int]
 
     def behind(self, count: int) -> Aliasing:
-        """The same for a graph with ``count`` more outputs before the others."""
+        """Return a copy for the same graph with ``count`` more outputs in front of the others."""
         remade = {
             place + count: base if base.of_input else Remade(False, base.position + count)
             for place, base in self.remade.items()
@@ -84,11 +85,11 @@ NO_ALIASING = Aliasing({}, {})
 
 
 class ViewToMake:
-    """Stands for an output that AOTAutograd makes anew as a view of another tensor.
+    """A placeholder for an output that AOTAutograd makes anew as a view of another tensor.
 
-    It has what AOTAutograd reads from such an output (``gen_alias_from_base`` in
-    torch/_functorch/_aot_autograd/functional_utils.py). A view would not do: where its dtype differs
-    from that of its base, or where autograd is off, it knows no more than sizes, strides and offset.
+    It has the attributes that AOTAutograd reads from such an output (``gen_alias_from_base`` in
+    torch/_functorch/_aot_autograd/functional_utils.py). A real view would not be enough: if its dtype differs
+    from that of its base, or if autograd is off, it records only sizes, strides and offset.
     """
 
     __slots__ = ("_base", "_views", "shape")
@@ -106,11 +107,13 @@ class ViewToMake:
 
 @dataclass(frozen=True)
 class Outputs:
-    """How to put a graph's outputs together.
+    """The recipe that puts a graph's outputs together.
 
-    The tensors in reach are the inputs at ``inputs``, then the engine's ``results``, then what each
-    step makes of an earlier one. ``sources`` has an output's place among them, or a constant.
-    ``remade`` are outputs by position, with what they are made from, their shapes and views.
+    It makes a list of tensors: the graph's inputs at the positions ``inputs``, then the engine's results
+    (``results`` is their count), then one view for each of ``steps``, a pair of an earlier tensor's index and
+    the function that makes the view. ``sources`` has a pair for each output: True and an index into this
+    list, or False and a constant. ``remade`` lists the outputs that AOTAutograd makes anew: position, base,
+    shape and views.
     """
 
     inputs: list[int]
@@ -121,7 +124,7 @@ class Outputs:
 
     @cached_property
     def plain(self) -> bool:
-        """True if the outputs are exactly the engine's results, in their order."""
+        """Whether the outputs are exactly the engine's results, in the same order."""
         engine_only = not self.inputs and not self.remade
         return engine_only and self.sources == [(True, i) for i in range(self.results)]
 
@@ -138,9 +141,9 @@ class Outputs:
 def split_outputs(
     module: GraphModule, aliasing: Aliasing = NO_ALIASING, mutated: Mapping[int, Node] | None = None
 ) -> Outputs:
-    """Leave in the graph's output what the engine must compute; say how to put the full list together.
+    """Reduce the graph's outputs to those that the engine must compute; return how to make all outputs.
 
-    ``mutated``: inputs that are written before the outputs are put together, with their new values.
+    ``mutated`` maps the positions of inputs that the graph writes to the nodes with their new values.
     """
     graph = module.graph
     inputs = graph.find_nodes(op="placeholder")
@@ -151,7 +154,7 @@ def split_outputs(
     for place, base in aliasing.remade.items():
         bases = [(inputs if base.of_input else values)[base.position]]
         if base.of_input and base.position in new:
-            bases.append(new[base.position])  # what it holds by the time that the view is made
+            bases.append(new[base.position])  # the value that the input has when the view is made
         chain = next((found for one in bases if (found := _views_of(one, values[place])) is not None), None)
         if chain is not None:
             made.append((place, base, values[place].meta["val"].shape, [_applied(node) for node in chain]))
@@ -162,7 +165,7 @@ def split_outputs(
     shared = Counter(roots.values())
     for value, whole in roots.items():
         if whole not in position and shared[whole] == 1 and _is_all_of(value, whole):
-            roots[value] = value  # nobody can tell it from memory of its own
+            roots[value] = value  # no other output shares the memory, so the value may be computed directly
     owners = dict.fromkeys(roots.values())
     given = [owner for owner in owners if owner in position]
     computed = [owner for owner in owners if owner not in position]
@@ -183,7 +186,7 @@ def split_outputs(
 
 
 def _views_of(base: Any, value: Any) -> list[Node] | None:
-    """The views that make ``value`` of ``base``; None where it is none of it."""
+    """Return the views that lead from ``base`` to ``value``; None if ``value`` is not a view of ``base``."""
     if not _is_tensor(base) or not _is_tensor(value):
         return None
     chain = views(value)
@@ -193,7 +196,7 @@ def _views_of(base: Any, value: Any) -> list[Node] | None:
 
 
 def erase_unused_views(module: GraphModule) -> list[Any]:
-    """Erase views that nothing uses any more; returns the operators that made them."""
+    """Erase views that nothing uses any more, and return the operators that made them."""
     erased = []
     for node in reversed(module.graph.nodes):
         if not node.users and viewed(node) is not None:
@@ -207,7 +210,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_all_of(view: Node, base: Node) -> bool:
-    """True if ``view`` shows all elements of ``base``, dense and as they are."""
+    """Whether ``view`` is dense and shows all elements of ``base`` unchanged, maybe in another order."""
     one, other = view.meta["val"], base.meta["val"]
     return (
         isinstance(other, torch.Tensor)
@@ -220,7 +223,7 @@ def _is_all_of(view: Node, base: Node) -> bool:
 
 
 def _applied(node: Node) -> Callable[[Any], Any]:
-    """What ``node`` does to the tensor that it is a view of."""
+    """Return a function that makes the view ``node`` from the tensor that it is a view of."""
     target: Any = node.target
     rest, options = node.args[1:], dict(node.kwargs)
     if not options and len(rest) == 1:

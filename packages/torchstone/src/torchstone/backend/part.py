@@ -16,15 +16,15 @@ from ..torch_internals.tensors import has_tangent
 from .passes import Region, compiling
 
 Run = Callable[[list[Any]], list[Any]]
-"""From the list of a graph's inputs, which is left as it is, to the list of its outputs."""
+"""A function from the list of a graph's inputs, which it does not change, to the list of its outputs."""
 
 
 class CompiledPart:
-    """A region that lowers as a whole on an engine, and how its outputs are put together.
+    """A region that lowers as a whole, compiled for an engine; calling it runs the program.
 
-    Outputs that are inputs, constants, None or views need no engine; dense inputs and
-    outputs in another memory order are not copied. Tensors of other devices than the CPU and the
-    engine's own are read from there, and results are put where the graph says.
+    Outputs that are inputs, constants, None or views need no engine. Dense inputs and
+    outputs in another memory order are not copied. Inputs on devices other than the CPU and the
+    engine's own are read from there, and results are moved to the devices that the graph names.
     """
 
     def __init__(self, region: Region, static: Iterable[int] = ()) -> None:
@@ -63,9 +63,9 @@ class CompiledPart:
             input_names=[argument.name for argument in region.arguments],
         )
         kept = {position for position in static if self._orders.inputs.get(position) is None}
-        # Dynamo's guards compare parameters and buffers with those of the trace, all but their addresses.
+        # Dynamo's guards compare everything about parameters and buffers with the trace, except addresses.
         known = [i for i, position in enumerate(self._tensors) if position in kept]
-        # Only an engine with a GPU of PyTorch's has to know of results that stay there.
+        # Only an engine on a GPU that PyTorch uses too must know which results stay there.
         left = {"left": [i for i, device in enumerate(places) if device == here]} if here else {}
         self._call = executable.torch_call(known, guarded=True, **left)
 
@@ -94,7 +94,7 @@ class CompiledPart:
 
 
 def refuse_tangents(inputs: Sequence[Any]) -> None:
-    """Raise :class:`UnsupportedLayout` for an input of forward-mode differentiation."""
+    """Raise :class:`UnsupportedLayout` if an input has a tangent (forward-mode differentiation)."""
     if has_tangent(inputs):
         raise UnsupportedLayout(
             "compiled code got a tensor with a tangent, and a compiled program computes no tangents",
@@ -104,6 +104,6 @@ def refuse_tangents(inputs: Sequence[Any]) -> None:
 
 
 def draw_seed() -> torch.Tensor:
-    """uint64 ``[2]`` from PyTorch's default generator, so that ``torch.manual_seed`` repeats it."""
+    """Draw a uint64 ``[2]`` seed from PyTorch's default generator, so ``torch.manual_seed`` repeats it."""
     bits = torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64, device="cpu")
     return bits.view(torch.uint64)

@@ -1,4 +1,4 @@
-"""The passes of ``torch.compile`` and their pipelines: metadata, mutations, outputs and layouts."""
+"""The passes of ``torch.compile`` for metadata, mutations, outputs and layouts, and their pipelines."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ aten = namespace("aten")
 
 
 class Region(Unit):
-    """The unit of ``torch.compile``: one static graph, or a part of one that eager PyTorch splits.
+    """The unit that ``torch.compile`` compiles: a static graph, or a part of one between eager operators.
 
-    ``mutated``: inputs that the graph writes, by position, and their new values; ``outputs``: how the
-    caller's outputs are put together from the engine's; ``orders``: memory orders outside the engine.
+    ``mutated`` maps the positions of inputs that the graph writes to their new values. ``outputs`` says how
+    the caller's outputs are put together from the engine's. ``orders`` has the memory orders that are applied
+    outside the engine.
     """
 
     def __init__(
@@ -55,27 +56,27 @@ class Region(Unit):
 
 @compiler_pass("complete-metadata", guarantees=["metadata"])
 def complete_region(region: Region) -> None:
-    """Give metadata to calls that PyTorch inserted without it: random state for checkpointing."""
+    """Add missing metadata to calls that PyTorch inserted, which save random state for checkpointing."""
     complete_metadata(region.module)
 
 
 @compiler_pass("extract-mutations", needs=["metadata", "valid-arguments"], guarantees=["functional"])
 def extract_region(region: Region) -> None:
-    """Turn writes into inputs into outputs, which are written back after the call."""
+    """Replace each write to an input by an extra output, which is written back after the call."""
     region.mutated = extract_mutations(region.module, region.aliasing.remade)
     region.aliasing = region.aliasing.behind(len(region.mutated))
 
 
 @compiler_pass("split-outputs", needs=["functional", "metadata"], guarantees=["signature"])
 def split_region(region: Region) -> None:
-    """Leave to the engine what it must compute: outputs that are inputs, constants or views it need not."""
+    """Leave to the engine only the outputs that it must compute: no inputs, constants or views."""
     region.outputs = split_outputs(region.module, region.aliasing, region.mutated)
     region.record.count(erase_unused_views(region.module))
 
 
 @compiler_pass("arrange-layouts", needs=["signature", "lowerable"], guarantees=["layouts"])
 def arrange_region(region: Region) -> None:
-    """Let dense tensors in another memory order pass without a copy: the graph permutes inside."""
+    """Pass dense tensors in another memory order without a copy, and permute their axes in the graph."""
     region.orders = arrange_layouts(region.module)
 
 
@@ -89,13 +90,13 @@ def lower_region(region: Region) -> None:
 DIVIDING: Pipeline[Region] = Pipeline(
     [complete_region, check_call_arguments, extract_region, split_region, survey_operators]
 )
-"""What has to be known of a graph before it is compiled, whole or in parts."""
+"""The passes that prepare a graph before it is compiled, whole or in parts."""
 DIVIDING_PART: Pipeline[Region] = Pipeline([split_region, survey_operators], given=["functional", "metadata"])
-"""The same for a part of it."""
+"""The passes that prepare one part of a graph that :data:`DIVIDING` prepared."""
 
 
 def compiling(passes: Sequence[Pass[Unit]]) -> Pipeline[Region]:
-    """From a graph that lowers as a whole to StableHLO, with ``passes`` of a user first."""
+    """Return the pipeline that lowers a graph as a whole to StableHLO; a user's ``passes`` come first."""
     return Pipeline(
         [require_lowerings, *passes, arrange_region, add_results_of_checks, lower_region],
         given=DIVIDING.guarantees,
@@ -103,7 +104,7 @@ def compiling(passes: Sequence[Pass[Unit]]) -> Pipeline[Region]:
 
 
 def complete_metadata(module: GraphModule) -> None:
-    """Give ``val`` to nodes that PyTorch inserted without it (random state for checkpointing)."""
+    """Add ``val`` to nodes that PyTorch inserted without it, which save random state for checkpointing."""
     mode = None
     for node in module.graph.nodes:
         value = node.meta.get("val")
@@ -117,11 +118,12 @@ def complete_metadata(module: GraphModule) -> None:
 
 
 def extract_mutations(module: GraphModule, remade: Container[int]) -> dict[int, Node]:
-    """Turn ``copy_(placeholder, value)`` into leading outputs; returns these by the placeholders' positions.
+    """Replace each ``copy_(placeholder, value)`` by an extra output in front of the others.
 
-    What a graph computes from a placeholder, it computes from what that held before. So an output that
-    shows a placeholder becomes a copy if the placeholder is written, unless it is among the ``remade``,
-    which the caller gets as views of the input after it was written.
+    Returns the extra outputs by the positions of their placeholders. Everything in the graph that uses a
+    placeholder uses its value from before the write. So an output that is a view of a written placeholder
+    becomes a copy. Outputs in ``remade`` are an exception: the caller gets them as views of the input after
+    the write.
     """
     graph = module.graph
     inputs = graph.find_nodes(op="placeholder")
@@ -146,7 +148,7 @@ def extract_mutations(module: GraphModule, remade: Container[int]) -> dict[int, 
 
 
 def _fitted(graph: Graph, node: Node, target: Node, source: Any) -> Any:
-    """``source`` broadcast and converted to ``target``'s shape and dtype, as ``copy_`` does."""
+    """Convert and broadcast ``source`` to ``target``'s dtype and shape, as ``copy_`` does."""
     want, have = target.meta["val"], source.meta["val"]
     with graph.inserting_before(node):
         if have.dtype != want.dtype:

@@ -1,4 +1,4 @@
-"""What was compiled: one record per graph, for reports, the CLI and tests."""
+"""Records of what was compiled, one for each graph, for reports, the CLI and tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ..torch_internals.operators import OpOverload
 
 @dataclass
 class GraphRecord:
-    """One graph that AOTAutograd handed over.
+    """The record of one graph that AOTAutograd handed over.
 
-    ``kind`` is forward, backward, inference or step; ``native`` counts the calls of
-    each overload that were compiled; ``fallbacks`` lists what runs in eager for want of a lowering, and
-    ``preferred`` what does because it was measured to be faster there; ``in_eager`` counts the shapes
-    for which the whole function does that the graph is of; ``draws`` says whether programs draw random
-    numbers; ``seconds`` has what each pass took, all parts and specializations together.
+    ``kind`` is forward, backward, inference or step. ``native`` counts the compiled calls of each overload.
+    ``fallbacks`` lists the operators that run in eager PyTorch because they have no lowering, and
+    ``preferred`` those that run there because that was measured to be faster. ``in_eager`` counts the sets of
+    shapes for which the whole function of the graph runs in eager PyTorch. ``draws`` says whether programs
+    draw random numbers. ``compile_s`` is the time in seconds that compiling the graph took, and ``seconds``
+    the time that each pass took, summed over all parts and specializations.
     """
 
     kind: str
@@ -33,7 +34,7 @@ class GraphRecord:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def count(self, targets: Iterable[Any]) -> None:
-        """Add calls that were compiled."""
+        """Count the overloads among ``targets`` as compiled calls."""
         self.native.update(str(target) for target in targets if isinstance(target, OpOverload))
 
 
@@ -47,7 +48,7 @@ def publish(record: GraphRecord) -> None:
 
 @contextmanager
 def recorded() -> Iterator[list[GraphRecord]]:
-    """Collects the records of every graph compiled inside the block."""
+    """Collect the records of all graphs that are compiled inside the block."""
     records: list[GraphRecord] = []
     _listeners.append(records)
     try:

@@ -1,4 +1,4 @@
-"""Which layers of LSTMs eager PyTorch's own kernel runs: those for which it was measured to be faster."""
+"""Decides which LSTM layers eager PyTorch's own kernel runs: those for which it was measured to be faster."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ Tensor = torch.Tensor
 
 _COMPILED, _ONEDNN = "compiled", "oneDNN"
 _HANDOVER_S = 2e-4
-"""What leaving a program and entering the next one costs, in seconds."""
+"""The cost of leaving a program and entering the next one, in seconds."""
 _SMALL = 5e6
-"""Multiplications of a layer; below, a compiled loop takes less than entering another program."""
+"""With fewer multiplications in a layer, a compiled loop takes less time than entering another program."""
 _RTOL, _ATOL = 1e-3, 1e-3
 
 
 def chooser(options: Options) -> Callable[[Layer], bool] | None:
-    """What decides for graphs compiled with ``options``; None where eager PyTorch may run nothing."""
+    """Return a function that tells whether eager PyTorch's kernel should run a layer.
+
+    Returns None if the options or the settings do not allow eager PyTorch to run anything, or if the engine
+    cannot measure.
+    """
     if not options.fallback or not options.tuning or config.tuning_budget_s <= 0:
         return None
     engine = get_engine(options.engine, options.device)
@@ -55,7 +59,7 @@ def chooser(options: Options) -> Callable[[Layer], bool] | None:
             inputs.extend([] if inputs else _inputs(layer))
             return inputs
 
-        # A trace is in progress: nothing of what is measured belongs to it.
+        # A trace is in progress, and what is measured must not become part of it.
         with without_modes(), torch.no_grad():
             found = decisions.best(
                 question,
@@ -73,7 +77,7 @@ def chooser(options: Options) -> Callable[[Layer], bool] | None:
 
 
 def _inputs(layer: Layer) -> list[Tensor]:
-    """Input, initial states, parameters and, if the layer saves for a gradient, the results' gradients."""
+    """Return random inputs, initial states and parameters; with a gradient, also the results' gradients."""
     make = torch.Generator().manual_seed(0)
     state, gates = (layer.batch, layer.hidden), 4 * layer.hidden
     lead = (layer.steps, layer.batch)
@@ -97,7 +101,7 @@ def _eager(layer: Layer, inputs: Sequence[Tensor]) -> Callable[[], list[Tensor]]
 
 
 def _compiled(layer: Layer, options: Options, inputs: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
-    """The program that a graph with nothing but the layer, and its gradient, becomes."""
+    """Compile a graph that has only the layer and, if the layer saves for one, its gradient."""
     region = Region(_graph(layer, inputs), options, GraphRecord("inference"))
     DIVIDING_PART.run(region)
     part = compile_part(region)
@@ -159,7 +163,7 @@ def _graph(layer: Layer, inputs: Sequence[Tensor]) -> GraphModule:
 
 
 def _agree(expected: Sequence[Tensor], found: Sequence[Tensor]) -> bool:
-    """Equal but for rounding: both add up the same products in other orders."""
+    """Whether the results are equal up to rounding: both ways sum the same products in different orders."""
     return all(
         torch.allclose(one, other, rtol=_RTOL, atol=_ATOL * float(one.abs().max().clamp(min=1)))
         for one, other in zip(expected, found, strict=True)

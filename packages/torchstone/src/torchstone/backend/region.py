@@ -1,4 +1,4 @@
-"""One static graph as a callable: compiled whole or in parts, mutations written back."""
+"""Compiles one static graph, whole or in parts, to a callable that also writes back the graph's mutations."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def compile_region(
     aliasing: Aliasing,
     static: Sequence[int] = (),
 ) -> Run:
-    """Compile a graph of concrete shapes, in parts where eager has to step in.
+    """Compile a graph with concrete shapes, in parts if eager PyTorch must run some of its operators.
 
     Inputs that the graph mutates are written after all inputs were read. ``static`` are
-    positions of inputs whose memory stays from call to call. Raises :class:`FallbackRefused`
-    where an operator has no lowering and the options allow no fallback, and
+    positions of inputs whose memory stays the same from call to call. Raises :class:`FallbackRefused`
+    if an operator has no lowering and the options allow no fallback, and
     :class:`CaptureError` for arguments that eager PyTorch refuses.
     """
     region = Region(module, options, record, aliasing)
@@ -64,7 +64,7 @@ def _report_fallback(unsupported: Sequence[UnsupportedNode], options: Options, r
 
 
 class _Mutating:
-    """Writes the first results of a graph into the inputs that it mutates."""
+    """A compiled graph whose first results are written into the inputs that it mutates, and not returned."""
 
     def __init__(self, run: Run, mutated: Sequence[int]) -> None:
         self._run = run
@@ -75,7 +75,7 @@ class _Mutating:
         count = len(self._mutated)
         targets = [_plain(inputs[position]) for position in self._mutated]
         with torch.no_grad():
-            if any(one.is_neg() or one.is_conj() for one in targets):  # which operators on lists refuse
+            if any(one.is_neg() or one.is_conj() for one in targets):  # operators on lists refuse these
                 for target, values in zip(targets, results, strict=False):
                     target.copy_(values)
             else:
@@ -84,7 +84,7 @@ class _Mutating:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` without its subclass: AOTAutograd's mode around a first call takes no operator of one."""
+    """Return ``tensor`` as a plain tensor: AOTAutograd's mode around a first call refuses subclasses."""
     return tensor if type(tensor) in _PLAIN else tensor.as_subclass(torch.Tensor)
 
 

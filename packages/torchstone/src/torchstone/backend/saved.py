@@ -1,8 +1,8 @@
-"""What a forward graph saves for its backward graph, in the memory order that the engine computes it in.
+"""Keeps tensors that a forward graph saves for its backward graph in the engine's own memory order.
 
 An engine that computes convolutions with channels last would transpose each value that it saves, and
-the backward graph would transpose it back. Nobody but the backward graph sees these tensors, so they
-leave and enter with channels last.
+the backward graph would transpose it back. Only the backward graph sees these tensors, so they are
+saved with channels last instead.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def save_channels_last(module: GraphModule, saved: slice) -> list[tuple[int, ...] | None]:
-    """Give outputs in ``saved`` that come from convolutions channels-last strides, and return all changes.
+    """Give the outputs in ``saved`` that come from convolutions channels-last strides.
 
-    An output that the caller gets too, or a view of which it gets, stays as it is. The result has the new
-    strides of each output, None where they are as they were.
+    An output stays unchanged if the caller also gets it or a view of it. Returns a list with an entry for
+    each output: its new strides, or None if it is unchanged.
     """
     values = output_values(module)
     chosen: dict[Any, tuple[int, ...]] = {}
@@ -47,14 +47,14 @@ def save_channels_last(module: GraphModule, saved: slice) -> list[tuple[int, ...
 
 
 def take_as_given(module: GraphModule, inputs: Sequence[Any]) -> None:
-    """Correct the strides that the placeholders were traced with, to those of ``inputs``."""
+    """Replace the strides that the placeholders were traced with by those of ``inputs``."""
     for node, given in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=False):
         if isinstance(given, torch.Tensor) and given.stride() != node.meta["val"].stride():
             node.meta["val"] = given
 
 
 def _from_convolutions(module: GraphModule) -> set[Node]:
-    """Convolutions of two or three dimensions, and what is computed from them without views in between."""
+    """Return the 2-D and 3-D convolutions, and all values computed from them without a view in between."""
     found: set[Node] = set()
     for node in module.graph.nodes:
         if node.target is aten.convolution.default:

@@ -1,7 +1,7 @@
-"""Inputs that a compiled function writes and that share memory with other inputs.
+"""Checks whether inputs that a compiled function writes share memory with other inputs.
 
-AOTAutograd looks at the memory that inputs share when it traces a function, and takes for granted that it
-stays so; its guards do not tell. This module looks at each call.
+When AOTAutograd traces a function, it looks at which inputs share memory. It then assumes that this stays the
+same, and its guards do not check it. This module checks it in each call.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 
 
 class HeedingMemory:
-    """``compiled``, or ``eager`` in calls whose inputs share memory in another way than ``inputs`` do.
+    """A function that calls ``compiled``, or ``eager`` if inputs share memory differently than ``inputs`` do.
 
-    ``written`` are the inputs that it writes, by position; None if it takes one input in place of several
-    that share memory. ``symbolic``: there are sizes that change from call to call. Without ``fallback`` such
-    calls raise :class:`FallbackRefused`. Compares addresses with those of the last call first. Safe from
-    several threads.
+    ``written`` has the positions of the inputs that the function writes, or is None if the compiled function
+    takes one input in place of several that share memory. ``symbolic``: some sizes change from call to call.
+    Without ``fallback``, a call that would run ``eager`` raises :class:`FallbackRefused`. A call first
+    compares addresses with those of the last checked call, which is fast. Safe to call from several threads.
     """
 
     def __init__(
@@ -65,7 +65,10 @@ class HeedingMemory:
         return self._independent and not self._overlap(inputs)
 
     def _sharing(self, inputs: Sequence[Any]) -> list[list[tuple[int, Any, int]]]:
-        """Inputs that share a storage of which one is written: position, offset, size of the storage."""
+        """Return the groups of inputs that share a storage, if an input of the group is written.
+
+        Each input is given by its position, its offset and the size of the storage in bytes.
+        """
         storages: dict[int, list[tuple[int, Any, int]]] = {}
         for position in self._tensors:
             storage = inputs[position].untyped_storage()
@@ -78,7 +81,7 @@ class HeedingMemory:
         ]
 
     def _overlap(self, inputs: Sequence[Any]) -> bool:
-        """Whether the memory from the first to the last element of a written input meets that of another."""
+        """Whether the memory range of a written input, first to last element, overlaps that of another."""
         spans = sorted(
             (inputs[position].data_ptr(), _extent(inputs[position]), position in self._written)
             for position in self._tensors
@@ -115,7 +118,7 @@ def _has_memory(value: Any) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> int:
-    """Bytes from a tensor's first to its last element."""
+    """Return the number of bytes from a tensor's first element to its last, both included."""
     if tensor.is_contiguous():
         return tensor.nbytes
     steps = zip(tensor.shape, tensor.stride(), strict=True)

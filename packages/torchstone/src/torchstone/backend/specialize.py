@@ -1,4 +1,4 @@
-"""Graphs with symbolic dimensions: one compiled region per concrete set of shapes, bounded."""
+"""Compiles graphs with symbolic dimensions: one region for each concrete set of shapes, up to a limit."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _KEPT = (
     "recompute",
     "ac_graph_id",
 )
-"""Metadata of a node that does not depend on shapes."""
+"""The keys of a node's metadata that does not depend on shapes."""
 
 
 def is_symbolic(module: GraphModule) -> bool:
-    """True if a placeholder is a symbolic number or has a symbolic dimension."""
+    """Whether a placeholder is a symbolic number, or has a symbolic size or stride."""
     for node in module.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val", node.meta.get("example_value"))  # Dynamo's name for it
+        value = node.meta.get("val", node.meta.get("example_value"))  # Dynamo calls it example_value
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return True
         if isinstance(value, torch.Tensor) and any(
@@ -53,7 +53,10 @@ def is_symbolic(module: GraphModule) -> bool:
 
 
 class SpecializingRegion:
-    """A symbolic graph that is specialized at call time; least recently used shapes are dropped."""
+    """A symbolic graph that is compiled at call time for each new set of shapes.
+
+    If there are more than ``options.specializations``, the least recently used one is dropped.
+    """
 
     def __init__(
         self, module: GraphModule, options: Options, record: GraphRecord, aliasing: Aliasing
@@ -63,13 +66,13 @@ class SpecializingRegion:
         self._record = record
         self._aliasing = aliasing
         self._regions: OrderedDict[Any, Run] = OrderedDict()
-        self._lock = threading.Lock()  # for the dictionary alone: nothing else happens while it is held
+        self._lock = threading.Lock()  # protects the dictionary only; nothing else happens while it is held
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         key = tuple(map(form, inputs))
         region = self._found(key)
         if region is None:
-            with tracing():  # the lock that a caller which traces has already: there is no other to wait for
+            with tracing():  # a caller that is tracing holds this lock already, so it cannot cause a deadlock
                 region = self._found(key) or self._add(key, inputs)
         return region(inputs)
 
@@ -93,9 +96,10 @@ class SpecializingRegion:
 
 
 def form(value: Any) -> Any:
-    """What a region is specialized to.
+    """Return the part of the key that a region is specialized to, for one input.
 
-    Numbers that compare equal may differ: 1, 1.0 and True; 0.0 and -0.0.
+    For a tensor that is its shape and strides. The key of a number keeps values apart that compare equal: 1,
+    1.0 and True; 0.0 and -0.0.
     """
     if isinstance(value, torch.Tensor):
         return tuple(value.shape), value.stride()
@@ -108,9 +112,9 @@ def _new_sizes(key: tuple[Any, ...]) -> str:
 
 
 def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:
-    """``module`` with the shapes of ``inputs``; numbers among them become constants of it.
+    """Return ``module`` specialized to the shapes of ``inputs``; inputs that are numbers become constants.
 
-    It has the same inputs; those that are numbers have no uses.
+    The result takes the same inputs, but does not use those that are numbers.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [
@@ -126,9 +130,9 @@ def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:
 
 
 def _as_traced(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
-    """``tensor`` with the lazy bits that the graph was traced with; the values are of no interest here.
+    """Return ``tensor`` with the lazy conjugate and negative bits of ``traced``; its values do not matter.
 
-    The bits of a gradient are not known when its graph is traced.
+    The bits of a gradient are not known when its graph is traced, so they may differ.
     """
     if tensor.is_conj() != traced.is_conj():
         tensor = tensor.conj()
@@ -136,10 +140,10 @@ def _as_traced(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
 
 
 def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> GraphModule:
-    """Node by node, with what each makes of ``fakes`` as its metadata. Nothing is traced."""
+    """Copy the graph node by node; the metadata of each is its value for ``fakes``. Nothing is traced."""
     graph, feed = Graph(), iter(fakes)
     made: dict[Node, Any] = {}
-    """What stands for a node: a node of the new graph, or a number."""
+    """Maps each node to what replaces it: a node of the new graph, or a number."""
 
     def value_of(item: Any) -> Any:
         return item.meta["val"] if isinstance(item, Node) else item
@@ -159,7 +163,7 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
             values, options = pytree.tree_map_only(Node, value_of, (args, dict(kwargs)))
             try:
                 value = node.target(*values, **options)
-            except DynamicOutputShapeException.get():  # the trace knew its arguments' values
+            except DynamicOutputShapeException.get():  # the trace knew the values, so it knows the shape
                 fake = partial(mode.from_tensor, static_shapes=True)
                 value = pytree.tree_map_only(torch.Tensor, fake, node.meta["val"])
             of_tensors = any(isinstance(made[one], Node) for one in node.all_input_nodes)
@@ -175,7 +179,7 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
 
 
 def _retraced(module: GraphModule, fakes: list[Any]) -> GraphModule:
-    """Traced as a whole, because higher-order operators decide how their subgraphs are called."""
+    """Trace the module again as a whole, because higher-order operators decide how they call subgraphs."""
     traced = make_fx(module, tracing_mode="real")(*fakes)
     for node, value in zip(traced.graph.nodes, fakes, strict=False):
         node.meta.setdefault("val", value)

@@ -1,4 +1,4 @@
-"""The calls of compiled parts, recorded with their graphs and inputs, for those who look for a wrong value.
+"""Records the calls of compiled parts, with graphs and inputs, to help find where a wrong value comes from.
 
 Nothing is recorded, copied or slowed down unless :func:`calls_recorded` is active while a part is compiled.
 """
@@ -23,8 +23,8 @@ from .passes import Region
 class PartCall:
     """One call of a compiled part.
 
-    ``kind`` is forward, backward or inference; ``module`` is the functional graph before it was lowered;
-    ``inputs`` belong to its placeholders; ``seed`` is what the program drew its random numbers from.
+    ``kind`` is forward, backward or inference. ``module`` is the functional graph before it was lowered, and
+    ``inputs`` are the values of its placeholders. ``seed`` is the seed of the program's random numbers.
     """
 
     kind: str
@@ -38,7 +38,7 @@ _listeners: list[list[PartCall]] = []
 
 @contextmanager
 def calls_recorded() -> Iterator[list[PartCall]]:
-    """Collects every call of the parts that are compiled inside the block."""
+    """Collect every call of the parts that are compiled inside the block."""
     calls: list[PartCall] = []
     _listeners.append(calls)
     try:
@@ -48,15 +48,15 @@ def calls_recorded() -> Iterator[list[PartCall]]:
 
 
 def is_watched() -> bool:
-    """Whether the calls of parts that are compiled now are recorded."""
+    """Whether the calls of a part that is compiled now would be recorded."""
     return bool(_listeners)
 
 
 def compile_part(region: Region, static: Iterable[int] = ()) -> Run:
-    """``region`` compiled as a whole; its calls are recorded if anyone listens now."""
+    """Compile ``region`` as a whole; its calls are recorded if :func:`calls_recorded` is active now."""
     if not is_watched():
         return CompiledPart(region, static)
-    with without_modes():  # tensors among the constants are real ones, in a trace of fake ones
+    with without_modes():  # the constants include real tensors, which a trace with fake ones cannot copy
         module = copy.deepcopy(region.module)
     kind, listeners = region.record.kind, list(_listeners)
     part = CompiledPart(region, static)

@@ -1,11 +1,11 @@
-"""Checkpoints: a whole training state in one folder of safetensors files, without pickle.
+"""Checkpoints: a whole training state in one folder of safetensors files, stored without pickle.
 
 >>> checkpoint.save("run/step-5", model=model, optimizer=optimizer, step=5)   # doctest: +SKIP
 >>> checkpoint.load("run/step-5", model=model, optimizer=optimizer).step      # doctest: +SKIP
 5
 
-A save is atomic and durable: at every moment the path holds the old checkpoint or the new one. The format,
-what it promises and how it is read in later versions is in ``docs/checkpoints.md``.
+A save is atomic and durable: at every moment the path holds the old checkpoint or the new one. The document
+``docs/checkpoints.md`` describes the format, what it promises and how later versions read it.
 """
 
 from .convert import convert

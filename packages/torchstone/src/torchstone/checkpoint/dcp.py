@@ -1,7 +1,8 @@
 """Checkpoints of ``torch.distributed.checkpoint``, read and written by one process.
 
-DCP keeps its metadata in a pickle. Here that may name DCP's own records and nothing else, and values are read
-with ``weights_only``, so that reading runs no code. It is written beside its place and renamed as a whole.
+DCP keeps its metadata in a pickle. This reader accepts a pickle only if it names nothing but DCP's own
+records, and it reads values with ``weights_only``, so reading a checkpoint runs no code. A checkpoint is
+written to a temporary folder beside its path, which is then renamed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PLAIN = {
     ("pathlib._local", "PosixPath"),
     ("torch.serialization", "_get_layout"),
 }
-"""What else DCP's own metadata names; none of these does anything when it is made."""
+"""Other names that occur in DCP's metadata; building one of these objects has no side effects."""
 
 
 def is_dcp(path: Path) -> bool:
@@ -46,9 +47,9 @@ def is_dcp(path: Path) -> bool:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The nested state dict in a folder of DCP, whichever processes wrote it.
+    """Read the nested state dict in a folder of DCP, which any number of processes may have written.
 
-    Raises ``ValueError``, or what DCP raises, for what cannot be read.
+    Raises ``ValueError``, or an exception of DCP's own, if it cannot be read.
     """
     reader = _Reader(path)
     metadata = reader.read_metadata()
@@ -56,7 +57,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         with _alone():
             dcp.load(flat, storage_reader=reader, planner=_Planner(False, False), no_dist=True)
-    except CheckpointException as error:  # which is not an Exception
+    except CheckpointException as error:  # its class does not inherit from Exception
         reasons = [str(reason) for reason, _ in error.failures.values()]
         raise ValueError("; ".join(reasons)) from error
     places: Mapping[str, Any] = metadata.planner_data or {}
@@ -73,14 +74,14 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _empty(one: Any) -> torch.Tensor | None:
-    """What a tensor is read into; other values are read as they are."""
+    """Return an empty tensor to read a tensor into, or None for a value of another kind."""
     return (
         torch.empty(one.size, dtype=one.properties.dtype) if isinstance(one, TensorStorageMetadata) else None
     )
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a nested state dict to the new folder ``path``, whole or not at all."""
+    """Write a nested state dict to the new folder ``path``, completely or not at all."""
     if path.exists():
         raise CheckpointError(f"{path} exists already", hint="choose a path that does not")
     disk.make_folder(path.absolute().parent)
@@ -103,14 +104,14 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Without DCP's warning that there is one process: that is meant."""
+    """Suppress DCP's warning that there is only one process, which is intended here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         yield
 
 
 class _Records(pickle.Unpickler):
-    """Makes DCP's records and nothing else."""
+    """An unpickler that builds DCP's records and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = module == "torch" or module.startswith("torch.distributed.checkpoint.")
@@ -124,7 +125,7 @@ class _Records(pickle.Unpickler):
 
 
 class _Reader(dcp.FileSystemReader):
-    """Reads metadata without running what it names."""
+    """A reader that does not run what the metadata names."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         with open(Path(self.path) / _METADATA, "rb") as file:
@@ -137,14 +138,14 @@ class _Reader(dcp.FileSystemReader):
 
 
 class _Planner(dcp.DefaultLoadPlanner):
-    """Reads values without running what they name."""
+    """A planner that does not run what the values name."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         self.state_dict[read_item.dest_index.fqn] = torch.load(value, weights_only=True)
 
 
 class _List(dict[int, Any]):
-    """A list of which not all entries are known yet."""
+    """A list, by index, whose entries are not all known yet."""
 
 
 def _put(nested: dict[Any, Any], place: tuple[Any, ...], value: Any) -> None:
@@ -157,7 +158,10 @@ _PAIRS = "pairs of a dict"
 
 
 def _packed(value: Any) -> Any:
-    """``value`` with tuples in place of dicts that DCP changes: keys become strings, empty ones go."""
+    """Return ``value`` with tuples in place of the dicts that DCP would change.
+
+    DCP turns the keys of dicts into strings, and drops empty dicts.
+    """
     if isinstance(value, dict):
         made = {key: _packed(one) for key, one in value.items()}
         if made and all(type(key) is str for key in made):
@@ -167,7 +171,7 @@ def _packed(value: Any) -> Any:
 
 
 def _packed_optimizer(value: Any) -> Any:
-    """The same; numbers of parameters become strings, because others read an optimizer so."""
+    """Pack an optimizer, but let the numbers of parameters become strings, which other readers expect."""
     if not isinstance(value, dict) or not isinstance(value.get("state"), dict):
         return _packed(value)
     state = {key: _packed(one) for key, one in value["state"].items()}
@@ -175,7 +179,7 @@ def _packed_optimizer(value: Any) -> Any:
 
 
 def _unpacked(value: Any) -> Any:
-    """What :func:`_packed` and :func:`_put` made, as it was."""
+    """Undo :func:`_packed` and turn each :class:`_List` of :func:`_put` into a list."""
     if isinstance(value, _List):
         return [_unpacked(value[key]) for key in sorted(value)]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a save does to the disk, step by step: folders, locks, removal."""
+"""The single steps of a save on the disk: folders, locks, removal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from ..errors import CheckpointBusy, CheckpointError
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
-"""What ``flock`` says on a file system that has no locks."""
+"""The errors of ``flock`` on a file system that has no locks."""
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make the entries of a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -26,7 +26,7 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, durable one by one; one that exists is left as it is."""
+    """Make a folder and its parents, each of them durable. Folders that exist are not changed."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -38,7 +38,7 @@ def make_folder(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder that nothing refers to; what cannot be removed stays for the next time."""
+    """Remove a file or folder that nothing refers to. Whatever cannot be removed now is left."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -48,10 +48,10 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Inside, this process alone writes to ``folder``; False where the file system has no locks.
+    """Hold the lock on ``folder`` inside the block, so that no other process saves there.
 
-    Raises :class:`CheckpointBusy` if another process has the lock. The system takes the lock back when
-    the process dies, however it dies.
+    Yields False if the file system has no locks. Raises :class:`CheckpointBusy` if another process has the
+    lock. The system releases the lock when the process ends, for whatever reason.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -70,7 +70,7 @@ def locked(folder: Path) -> Iterator[bool]:
         try:
             yield True
         finally:
-            # A child that was forked meanwhile has the descriptor too: closing alone would not unlock.
+            # A child process that was forked in the block has the descriptor too: closing is not enough.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
@@ -78,7 +78,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def failures_of(what: str) -> Iterator[None]:
-    """Turns the system's errors into a :class:`CheckpointError`; ``what`` completes "cannot"."""
+    """Turn the system's errors into a :class:`CheckpointError` with the message "cannot ``what``"."""
     try:
         yield
     except OSError as error:

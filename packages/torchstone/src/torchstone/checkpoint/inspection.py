@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and all that is wrong with it, without loading it into anything."""
+"""Shows what a checkpoint holds, and finds all damage in it, without loading it into anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tree import decode, tensors_in
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a checkpoint: how many different tensors it names, and their bytes."""
+    """One part of a checkpoint, with the number of different tensors in it and their size in bytes."""
 
     name: str
     tensors: int
@@ -39,12 +39,12 @@ class Contents:
     metadata: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """Return the contents as values for JSON."""
         return asdict(self)
 
 
 def describe(path: Path) -> Contents:
-    """The contents of the checkpoint at ``path``; only its manifest and headers are read."""
+    """Return the contents of the checkpoint at ``path``; only its manifest and headers are read."""
     with open_checkpoint(path) as opened:
         source = opened.source
         own = isinstance(source, Manifest)
@@ -61,7 +61,7 @@ def describe(path: Path) -> Contents:
 
 
 def problems(path: Path) -> list[str]:
-    """What is damaged in the checkpoint at ``path``, a line for each section; every checksum is compared."""
+    """Compare every checksum of the checkpoint at ``path``; return a line for each damaged section."""
     found = []
     with open_checkpoint(path) as opened:
         for name in opened:
@@ -103,7 +103,7 @@ _MOST = 60
 
 
 def _metadata(opened: Checkpoint) -> dict[str, str]:
-    """The metadata in short; tensors are named, not read."""
+    """Return the metadata in short form. Tensors are not read, only described by dtype and shape."""
     node = opened.source.sections.get("metadata", {"dict": {}})
     assert isinstance(opened.source, Manifest)
     stored = opened.source.tensors

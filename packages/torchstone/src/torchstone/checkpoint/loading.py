@@ -1,4 +1,4 @@
-"""Loading: what is at a path is opened, checked and compared; only then is anything changed."""
+"""Loads checkpoints: opens, checks and compares what is at a path before it changes anything."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from .tree import decode, tensors_in
 LATEST = "latest"
 """The file in the folder of a :class:`~.manager.Manager` that names the newest checkpoint."""
 _ATTEMPTS = 10
-"""To open a checkpoint that others replace meanwhile."""
+"""The number of tries to open a checkpoint while other processes replace it."""
 
 
 class Checkpoint(Mapping[str, Any]):
     """An open checkpoint: a mapping from ``"model"``, ``"optimizer"``, … to their state.
 
-    A part is read when it is asked for. ``step`` and ``metadata`` are what was given to the save,
-    ``report`` what did not fit in a load with ``strict=False``. The files stay open, and so readable if
-    another checkpoint takes their place, until :meth:`close` or the end of a ``with`` block.
+    A part is read when it is first used. ``step`` and ``metadata`` are those that were given to the save.
+    ``report`` lists what did not fit in a load with ``strict=False``. The files stay open until
+    :meth:`close` or the end of a ``with`` block, so they can be read even after another checkpoint has
+    taken their place.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Checkpoint(Mapping[str, Any]):
         return self._values[name]
 
     def take(self, name: str, *, mapped: bool) -> Any:
-        """A section's value, checked, and not kept here."""
+        """Return the value of a section after checking it. Unlike ``[]``, this does not keep the value."""
         if isinstance(self.source, foreign.Foreign):
             return self.source.sections[name]
         node = self.source.sections[name]
@@ -92,7 +93,7 @@ class Checkpoint(Mapping[str, Any]):
     def check(self, names: Iterable[str] | None = None) -> None:
         """Compare these sections, or all, with their checksums, unless it was opened with ``verify=False``.
 
-        Raises :class:`~torchstone.errors.CheckpointDamaged`, which names the first tensor that is.
+        Raises :class:`~torchstone.errors.CheckpointDamaged`, which names the first damaged tensor.
         """
         left = set(self if names is None else names) - self._checked
         if self._verify and isinstance(self.source, Manifest):
@@ -118,7 +119,7 @@ class Checkpoint(Mapping[str, Any]):
 
 
 def open_checkpoint(path: Path, *, mapped: bool = True, verify: bool = True) -> Checkpoint:
-    """The checkpoint at ``path``, its manifest and the headers of its files checked."""
+    """Open the checkpoint at ``path``, and check its manifest and the headers of its files."""
     path = _resolve(path)
     with failures_of(f"read the checkpoint {path}"):
         if foreign.is_foreign(path):
@@ -142,7 +143,7 @@ def open_checkpoint(path: Path, *, mapped: bool = True, verify: bool = True) -> 
 
 
 def _resolve(path: Path) -> Path:
-    """The newest checkpoint where ``path`` is the folder of a manager."""
+    """Return the newest checkpoint if ``path`` is the folder of a manager, otherwise ``path``."""
     try:
         name = (path / LATEST).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -179,19 +180,19 @@ def load(
     mmap: bool = False,
     verify: bool = True,
 ) -> Checkpoint:
-    """Load the checkpoint at ``path`` into the objects given; the rest can be read from what is returned.
+    """Load the checkpoint at ``path`` into the given objects; the result gives access to everything else.
 
     ``path`` is a folder that :func:`~torchstone.checkpoint.save` wrote, the folder of a
-    :class:`~torchstone.checkpoint.Manager` (its latest checkpoint is taken), a file of ``torch.save`` or
-    safetensors, or a folder of ``torch.distributed.checkpoint``. Nothing is changed before all that is
-    needed has been checked and compared.
+    :class:`~torchstone.checkpoint.Manager` (its latest checkpoint is loaded), a file of ``torch.save`` or
+    safetensors, or a folder of ``torch.distributed.checkpoint``. No object is changed until everything that
+    is needed has been checked and compared.
 
-    - ``rng`` restores the global random generators; None does so if an optimizer is given.
-    - ``strict=False`` loads what fits of the model and says in ``report`` what does not.
-    - ``select`` is a pattern, or several, of names in the model (``"encoder.*"``); others are left alone.
-    - ``cast`` lets the model keep its own dtypes where those of the checkpoint differ.
-    - ``mmap`` returns tensors that stay in the files until they are used; writing to them changes no file.
-    - ``verify=False`` does not compare tensors with their checksums.
+    - ``rng`` restores the global random generators. None does so if an optimizer is given.
+    - ``strict=False`` loads the entries of the model that fit, and lists the others in ``report``.
+    - ``select`` is a pattern, or several, of names in the model (``"encoder.*"``). Other names are ignored.
+    - ``cast`` lets the model keep its own dtypes if those of the checkpoint differ.
+    - ``mmap`` returns tensors that stay in the files until they are used. Writing to them changes no file.
+    - ``verify=False`` skips the comparison of tensors with their checksums.
 
     Raises :class:`~torchstone.errors.CheckpointMismatch` with every difference,
     :class:`~torchstone.errors.CheckpointDamaged`, :class:`~torchstone.errors.CheckpointVersionError`, and
@@ -209,7 +210,7 @@ def load(
         fitting = {
             name: _fit(
                 target,
-                # A module copies what it is given; others may keep it.
+                # A module copies the tensors that it is given; other objects may keep them.
                 opened.take(name, mapped=is_module(target)),
                 _node(opened, name),
                 name,
@@ -238,13 +239,13 @@ def _check_sections(opened: Checkpoint, wanted: Sequence[str]) -> None:
 
 
 def _node(opened: Checkpoint, name: str) -> Any:
-    """A section as it is stored, None in a checkpoint of another kind."""
+    """Return a section as it is stored, or None for a checkpoint of another kind."""
     return opened.source.sections[name] if isinstance(opened.source, Manifest) else None
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """How to compare, and where the differences go."""
+    """How to compare the state of an object, and the report that collects the differences."""
 
     report: Report
     select: Sequence[str] | None
@@ -252,7 +253,7 @@ class _Wanted:
 
 
 def _fit(target: Any, state: Any, node: Any, name: str, wanted: _Wanted) -> Any:
-    """What of ``state`` fits ``target``, an object or a dict or list of objects."""
+    """Return the part of ``state`` that fits ``target``, which is an object, or a dict or list of objects."""
     if is_module(target):
         prefix = name.removeprefix("model").removeprefix(".")
         return match_module(

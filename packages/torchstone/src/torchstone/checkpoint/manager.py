@@ -1,7 +1,7 @@
-"""A folder of checkpoints: the newest is known, the best and the last ones are kept.
+"""A folder of checkpoints, which knows the newest one, and keeps the best and the last ones.
 
-Each checkpoint is a folder ``step-…``. The file ``latest`` names the newest; it moves after that is durable.
-Order is the order of saving, which a number in each manifest keeps: no clock is asked.
+Each checkpoint is a folder ``step-…``. The file ``latest`` names the newest one, and is updated once that is
+durable. Checkpoints are in the order of saving, which a number in each manifest records. No clock is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STEP = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True)
 class Saved:
-    """One complete checkpoint of a manager; ``metric`` is what it is judged by, None if not finite."""
+    """One complete checkpoint of a manager. ``metric`` is what it is ranked by, or None if not finite."""
 
     path: Path
     step: int
@@ -39,11 +39,12 @@ class Saved:
 
 
 class Manager:
-    """Saves to ``folder``, one checkpoint a step, and removes what need not be kept.
+    """Saves to ``folder``, one checkpoint a step, and removes checkpoints that need not be kept.
 
-    The ``keep_last`` newest stay, and the ``keep_best`` best by the keyword ``metric`` of :meth:`save`
-    (the smallest, or with ``mode="max"`` the largest). The latest always stays. One process at a time may
-    save to a folder. Used in a ``with`` block, it waits at its end for what runs in the background.
+    It keeps the ``keep_last`` newest checkpoints, and the ``keep_best`` best ones by the keyword of
+    :meth:`save` that ``metric`` names (the smallest values, or with ``mode="max"`` the largest). The latest
+    is always kept. Only one process at a time may save to a folder. At the end of a ``with`` block, a manager
+    waits for a save in the background.
     """
 
     def __init__(
@@ -75,10 +76,10 @@ class Manager:
         shard_size: int = SHARD_SIZE,
         **state: Any,
     ) -> Path:
-        """Save ``state`` as :func:`~torchstone.checkpoint.save` does, then move ``latest``; the path.
+        """Save ``state`` as :func:`~torchstone.checkpoint.save` does, update ``latest``, and return the path.
 
-        With ``background`` this returns when the state has been copied, and a later call raises what went
-        wrong. A checkpoint of the same step is replaced.
+        With ``background``, this returns as soon as the state has been copied, and a later call raises the
+        error if the save fails. A checkpoint of the same step is replaced.
         """
         self.wait()
         metric = state.get(self.metric)
@@ -112,24 +113,24 @@ class Manager:
         return path
 
     def _clean(self, latest: Path) -> None:
-        """Remove what need not be kept, and what saves that did not end have left."""
+        """Remove checkpoints that need not be kept, and what interrupted saves have left."""
         saved = self.saved()
         last = saved if self.keep_last is None else saved[-self.keep_last :]
         kept = {one.path for one in [*last, *self._by_metric(saved)[: self.keep_best]]} | {latest}
         complete = {one.path for one in saved}
         for path in self._folders():
             if path in kept or (path not in complete and manifest.is_checkpoint(path)):
-                continue  # one that cannot be read is left to its owner
-            # One that another process writes to is left to that.
+                continue  # a checkpoint that cannot be read is left for the user
+            # A folder that another process is writing to is left alone.
             with contextlib.suppress(CheckpointBusy), disk.locked(path):
-                # First what makes it a checkpoint: half of one is none.
+                # Remove the manifest first, so that a half-removed folder does not count as a checkpoint.
                 disk.remove(path / manifest.MANIFEST)
                 disk.remove(path)
         for one in manifest.leftovers(self.folder, keep=None):
             disk.remove(one)
 
     def _by_metric(self, saved: list[Saved]) -> list[Saved]:
-        """Best first; of equal ones the newer first. What has no finite number is never the best."""
+        """Sort by metric: best first, newer first if equal. Those without a finite metric are left out."""
         sign = 1.0 if self.mode == "min" else -1.0
         judged = [one for one in saved if one.metric is not None]
         return sorted(judged, key=lambda one: (sign * (one.metric or 0.0), -one.sequence))
@@ -141,7 +142,7 @@ class Manager:
                     yield path
 
     def saved(self) -> list[Saved]:
-        """The complete checkpoints, in the order in which they were saved; damaged manifests are left out."""
+        """Return the complete checkpoints in the order of saving, without those with damaged manifests."""
         found = []
         for path in self._folders():
             try:
@@ -152,7 +153,7 @@ class Manager:
         return sorted(found, key=lambda one: (one.sequence, one.step))
 
     def latest(self) -> Path | None:
-        """The newest complete checkpoint, None if there is none."""
+        """Return the newest complete checkpoint, or None if there is none."""
         saved = [one.path for one in self.saved()]
         try:
             named = self.folder / (self.folder / LATEST).read_text("utf-8").strip()
@@ -161,13 +162,14 @@ class Manager:
         return named if named in saved else saved[-1] if saved else None
 
     def best(self) -> Path | None:
-        """The best complete checkpoint by the metric, None if none has it."""
+        """Return the complete checkpoint with the best metric, or None if none has a metric."""
         return next((one.path for one in self._by_metric(self.saved())), None)
 
     def load(self, **targets: Any) -> Checkpoint | None:
-        """Load the newest intact checkpoint as :func:`~torchstone.checkpoint.load`; None if there is none.
+        """Load the newest intact checkpoint with :func:`~torchstone.checkpoint.load`; None if there is none.
 
-        A damaged one is passed over with a :class:`~torchstone.errors.CheckpointWarning`.
+        Damaged ones are skipped with a :class:`~torchstone.errors.CheckpointWarning`. If all are damaged, the
+        error about the last one tried is raised.
         """
         self.wait()
         latest = self.latest()
@@ -183,7 +185,7 @@ class Manager:
         raise damage
 
     def wait(self) -> None:
-        """Wait for the save in the background; raises what went wrong there."""
+        """Wait for the save in the background, and raise its error if it failed."""
         running, self._running = self._running, None
         if running is not None:
             running.result()
@@ -201,6 +203,6 @@ class Manager:
 
 
 def _judged(metric: Any) -> float | None:
-    """A metric that can be compared, None for anything else."""
+    """Return a metric as a number that can be compared, or None for anything else."""
     usable = isinstance(metric, int | float) and not isinstance(metric, bool) and math.isfinite(metric)
     return float(metric) if usable else None

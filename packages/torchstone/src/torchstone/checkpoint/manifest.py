@@ -1,8 +1,8 @@
-"""The manifest: what a checkpoint holds, and the one file whose renaming makes a save count.
+"""The manifest, which describes the content of a checkpoint. Renaming it into place completes a save.
 
-``checkpoint.jsonl`` has two lines. The first never changes its form: ``{"format": "torchstone-checkpoint",
-"version": [major, minor], "sha256": …}``, the hash being that of the second line. The second describes
-sections, tensors and files. The rules for versions are in ``docs/checkpoints.md``.
+``checkpoint.jsonl`` has two lines. The form of the first never changes: ``{"format": "torchstone-checkpoint",
+"version": [major, minor], "sha256": …}``, where the hash is that of the second line. The second line
+describes sections, tensors and files. The rules for versions are in ``docs/checkpoints.md``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ VERSION = (1, 0)
 MANIFEST = "checkpoint.jsonl"
 _DATA = re.compile(r"data-[0-9a-f]{16}")
 _LEFT_BY_A_SAVE = re.compile(r"data-[0-9a-f]{16}|\.[0-9a-f]{16}\.tmp")
-"""What a save makes beside the manifest: folders of data, and a manifest that was not yet in its place."""
+"""What a save makes beside the manifest: folders of data, and a temporary file for the next manifest."""
 DAMAGED = "load another checkpoint; `torchstone checkpoint verify PATH` says all that is wrong with this one"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the second line says. ``sections`` are values as :mod:`.tree` writes them."""
+    """The content of the second line. ``sections`` are values in the form of :mod:`.tree`."""
 
     data: str
     sections: Mapping[str, Any]
@@ -48,17 +48,17 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all files of tensors."""
+        """The size of all files of tensors, in bytes."""
         return sum(one.size for one in self.files)
 
 
 def new_folder_name() -> str:
-    """A name for a folder of data that no other save uses."""
+    """Return a name for a folder of data that no other save uses."""
     return f"data-{secrets.token_hex(8)}"
 
 
 def leftovers(path: Path, keep: str | None) -> Iterator[Path]:
-    """What saves that did not end, or that another one replaced, have left in a checkpoint."""
+    """Yield what interrupted or replaced saves have left in a checkpoint, except the entry named ``keep``."""
     for one in path.iterdir():
         if _LEFT_BY_A_SAVE.fullmatch(one.name) and one.name != keep:
             yield one
@@ -70,7 +70,7 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def may_name(path: Path, data: str) -> bool:
-    """Whether the manifest at ``path`` may refer to the folder ``data``; True where it cannot be read."""
+    """Whether the manifest at ``path`` may refer to the folder ``data``; True if it cannot be read."""
     try:
         return read(path).data == data
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def may_name(path: Path, data: str) -> bool:
 
 
 def dumps(manifest: Manifest) -> bytes:
-    """The manifest as the bytes of its file."""
+    """Return the manifest as the bytes of its file."""
     described = asdict(manifest)
     del described["version"]
     body = json.dumps(described, separators=(",", ":")).encode()
@@ -89,10 +89,10 @@ def dumps(manifest: Manifest) -> bytes:
 
 
 def read(path: Path) -> Manifest:
-    """The manifest of the checkpoint at ``path``.
+    """Read the manifest of the checkpoint at ``path``.
 
     Raises ``FileNotFoundError`` if there is none, :class:`CheckpointVersionError` for a newer format, and
-    :class:`CheckpointDamaged` for anything else than what :func:`dumps` made.
+    :class:`CheckpointDamaged` if the file is not what :func:`dumps` returned.
     """
     content = read_whole(path / MANIFEST)
     with damage_of(path):
@@ -101,7 +101,7 @@ def read(path: Path) -> Manifest:
 
 @contextlib.contextmanager
 def damage_of(path: Path) -> Iterator[None]:
-    """Turns what is wrong with a file into the error about the checkpoint."""
+    """Turn errors about a file's content into a :class:`CheckpointDamaged` error about the checkpoint."""
     try:
         yield
     except (Damage, ValueError, TypeError, LookupError, RecursionError) as error:
@@ -143,7 +143,7 @@ def _parse(content: bytes, path: Path) -> Manifest:
     )
 
 
-# Fields that a later minor version added are not looked at.
+# Fields that a later minor version has added are ignored.
 def _file(said: Mapping[str, Any]) -> StoredFile:
     name = said["name"]
     if Path(name).name != name:

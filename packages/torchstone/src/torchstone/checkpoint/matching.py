@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits what it is loaded into: every difference at once, before anything is changed."""
+"""Checks whether a checkpoint fits its target, and reports all differences before anything is changed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ..torch_internals import tensors as internals
 
 @dataclass
 class Report:
-    """What differs between a checkpoint and the model that it was loaded into, by name.
+    """The differences between a checkpoint and the model that it is loaded into, by name.
 
-    ``missing`` is in the model only, ``unexpected`` in the checkpoint only, ``shape`` and ``dtype`` are in
-    both and differ, ``tied`` are one tensor in the model and several unequal ones in the checkpoint,
-    ``kind`` are tensors on one side only, ``optimizer`` what differs in optimizers. ``loaded`` is what fits.
+    ``missing`` entries are only in the model, and ``unexpected`` ones only in the checkpoint. Those in
+    ``shape`` and ``dtype`` are in both, but differ in that respect. ``tied`` ones are a single tensor in the
+    model and several unequal ones in the checkpoint. ``kind`` ones are a tensor on one side only.
+    ``optimizer`` lists differences in optimizers. ``loaded`` lists the entries that fit.
     """
 
     missing: list[str] = field(default_factory=list)
@@ -68,7 +69,7 @@ def match_module(
     select: Sequence[str] | None,
     cast: bool,
 ) -> dict[str, Any]:
-    """The entries of ``saved`` that fit; ``report`` gets the rest, with ``prefix`` before each name.
+    """Return the entries of ``saved`` that fit; list the others in ``report``, with ``prefix`` before names.
 
     With ``select``, names that match none of its patterns count neither as missing nor as unexpected.
     """
@@ -114,7 +115,7 @@ def _word(dtype: torch.dtype) -> str:
 
 
 def _unequal_ties(own: Mapping[str, Any], fitting: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Names that share one tensor in the model and have different ones in the checkpoint."""
+    """Yield groups of names that share a tensor in the model and have unequal ones in the checkpoint."""
     together: dict[Any, list[str]] = {}
     for name in fitting:
         one = own[name]
@@ -141,7 +142,7 @@ def match_optimizer(
     name: str,
     report: Report,
 ) -> None:
-    """Compare groups and shapes of parameters with those at the save; ``shapes`` None: not known."""
+    """Compare groups and shapes of parameters with ``shapes``, those at the save; None if unknown."""
     if shapes is None:
         return
     own = [[list(one.shape) for one in group["params"]] for group in optimizer.param_groups]
@@ -161,5 +162,5 @@ def match_optimizer(
 
 
 def is_module(target: Any) -> bool:
-    """Whether ``target`` is a module, compiled ones included."""
+    """Whether ``target`` is a module or a compiled module."""
     return isinstance(dynamo.uncompiled(target), torch.nn.Module)

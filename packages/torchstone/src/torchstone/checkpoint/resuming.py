@@ -1,4 +1,4 @@
-"""A data loader that goes on in the middle of an epoch, with the same batches and random numbers."""
+"""A data loader that can resume in the middle of an epoch, with the same batches and random numbers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .states import give_random_state, random_state
 
 
 class ResumableLoader:
-    """A ``DataLoader`` with a ``state_dict``: where the epoch began, and how many batches have been given.
+    """A ``DataLoader`` whose ``state_dict`` says how the epoch began and how many batches have been given.
 
     >>> loader = ResumableLoader(DataLoader(dataset, batch_size=32, shuffle=True))   # doctest: +SKIP
     >>> for inputs, targets in loader: ...                                            # doctest: +SKIP
 
-    After :meth:`load_state_dict` the next iteration makes the epoch again from where it began, drops the
-    batches that were given, and gives the rest. The batches, the order, and what workers draw are those of
-    the run that was saved; dropping costs the time to make them. The dataset itself must be the same.
+    After :meth:`load_state_dict`, the next iteration repeats the epoch from its beginning, drops the batches
+    that were given before, and gives the rest. The batches, their order, and what workers draw are the same
+    as in the saved run. It takes time to make the batches that are dropped. The dataset must be the same.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -44,7 +44,7 @@ class ResumableLoader:
         self._given = self._start = None
 
     def _again(self, skipped: int) -> Iterator[Any]:
-        """The epoch that was broken off, behind the batches that were given then."""
+        """Return an iterator over the interrupted epoch, without its first ``skipped`` batches."""
         present = random_state()
         assert self._start is not None
         give_random_state(self._start["global"])
@@ -57,7 +57,7 @@ class ResumableLoader:
         return batches
 
     def state_dict(self) -> dict[str, Any]:
-        """The place in the epoch; tensors, numbers and None."""
+        """Return the place in the epoch, as tensors, numbers and None."""
         return {
             "given": self._given,
             "start": self._start,
@@ -65,7 +65,7 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state`` at the next iteration."""
+        """Resume from ``state`` at the next iteration."""
         generators = self._generators()
         if len(generators) != len(state["generators"]):
             raise ValueError(f"it had {len(state['generators'])} generators, and has {len(generators)} here")
@@ -81,7 +81,7 @@ class ResumableLoader:
         }
 
     def _generators(self) -> list[torch.Generator]:
-        """The generators that the loader and its samplers have of their own."""
+        """Return the generators that belong to the loader and its samplers."""
         owners = (self.loader, self.loader.sampler, getattr(self.loader.batch_sampler, "sampler", None))
         found = [getattr(one, "generator", None) for one in owners]
         return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())

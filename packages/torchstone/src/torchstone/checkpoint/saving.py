@@ -1,7 +1,7 @@
-"""Saving: the state is taken, written beside what is there, and counts with the renaming of one small file.
+"""Saves checkpoints: writes the state beside what is there, and then renames one small file, the manifest.
 
-At every moment a path holds the checkpoint that was there or the new one, whole. See
-``docs/adr`` for why the manifest is what is renamed, and :mod:`.disk` for the single steps.
+At every moment, a path holds either the old checkpoint or the new one, complete. ``docs/adr`` explains why
+the manifest is the file to rename, and :mod:`.disk` has the single steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SHARD_SIZE = 4 << 30
-"""Bytes of tensors in one file, unless a single tensor is larger."""
+"""The most bytes of tensors in one file, unless a single tensor is larger."""
 
 
 def save(
@@ -48,17 +48,17 @@ def save(
     shard_size: int = SHARD_SIZE,
     **metadata: Any,
 ) -> Path:
-    """Save to the folder ``path``, in place of the checkpoint there; durable when this returns.
+    """Save to the folder ``path``, replacing a checkpoint there. The save is durable when this returns.
 
-    Each of ``model``, ``optimizer``, ``scheduler``, ``scaler`` and ``loader`` has a ``state_dict`` or is
-    a state dict already, or is a dict or list of such objects, or a generator of random numbers. Other
-    keywords are stored as they are: tensors, NumPy arrays, numbers, strings, None, and lists, tuples and
-    dicts of these. With ``rng`` the global random generators of torch, NumPy and Python are stored too. A
-    file of tensors grows to ``shard_size`` bytes.
+    ``model``, ``optimizer``, ``scheduler``, ``scaler`` and ``loader`` are objects with a ``state_dict``,
+    state dicts, generators of random numbers, or dicts or lists of such objects. Other keywords are stored as
+    they are: tensors, NumPy arrays, numbers, strings, None, and lists, tuples and dicts of these. With
+    ``rng``, the global random generators of torch, NumPy and Python are stored too. A file of tensors has at
+    most ``shard_size`` bytes of data, unless a single tensor is larger.
 
     Raises :class:`~torchstone.errors.CheckpointUnstorable` for a value that would need pickle,
-    :class:`~torchstone.errors.CheckpointBusy` if another process saves there, and
-    :class:`~torchstone.errors.CheckpointError` where the disk refuses. What was there before then stays.
+    :class:`~torchstone.errors.CheckpointBusy` if another process is saving there, and
+    :class:`~torchstone.errors.CheckpointError` if writing to the disk fails. The old checkpoint then stays.
     """
     objects = present(model, optimizer, scheduler, scaler, loader)
     state = collect_given(step=step, rng=rng, shard_size=shard_size, **objects, **metadata)
@@ -66,7 +66,7 @@ def save(
 
 
 def _takes(like: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """A decorator: the function has the parameters of ``like``, also for type checkers and ``help``."""
+    """Return a decorator that gives a function the parameters of ``like``, for type checkers and ``help``."""
 
     def decorate(function: Callable[..., T]) -> Callable[P, T]:
         result = inspect.signature(function).return_annotation
@@ -78,11 +78,11 @@ def _takes(like: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T
 
 @_takes(save)
 def save_async(path: str | os.PathLike[str], **arguments: Any) -> Future[Path]:
-    """As :func:`save`, but write in the background: the state is copied before this returns.
+    """Save like :func:`save`, but write in the background, after copying the state.
 
-    What happens to the model afterwards does not get into the checkpoint. One save runs at a time: this
-    waits for the one before, so that no more than one copy is in memory. The result of the future is the
-    path; it raises what :func:`save` raises. At its end the process waits for a save that runs.
+    Later changes of the model do not affect the checkpoint. One save runs at a time: this waits for the one
+    before, so that at most one copy is in memory. The result of the future is the path, and it raises what
+    :func:`save` raises. When the process ends, it waits for a save that is still running.
     """
     turns.wait()
     state = collect_given(**arguments).copied()
@@ -91,7 +91,7 @@ def save_async(path: str | os.PathLike[str], **arguments: Any) -> Future[Path]:
 
 @dataclass
 class State:
-    """What is to be written: sections as JSON, and the tensors that they name."""
+    """The content of a checkpoint to be written: sections as JSON, and the tensors that they name."""
 
     sections: dict[str, Any]
     tensors: list[torch.Tensor]
@@ -102,7 +102,7 @@ class State:
     metric: float | None = None
 
     def copied(self) -> State:
-        """The same in memory of its own, on the CPU."""
+        """Copy all tensors to new memory on the CPU; return this state."""
         self.tensors = [one.resolve_conj().resolve_neg().to("cpu", copy=True) for one in self.tensors]
         return self
 
@@ -110,7 +110,7 @@ class State:
 def collect_given(
     *, step: int | None = None, rng: bool = True, shard_size: int = SHARD_SIZE, **given: Any
 ) -> State:
-    """The state of what is ``given`` to :func:`save`: objects by the names of sections, and metadata."""
+    """Collect the state of the arguments of :func:`save`: objects by the names of sections, and metadata."""
     objects = {name: one for name in SECTIONS if (one := given.pop(name, None)) is not None}
     return collect(objects, step=step, rng=rng, metadata=given, shard_size=shard_size)
 
@@ -123,7 +123,7 @@ def collect(
     metadata: Mapping[str, Any],
     shard_size: int = SHARD_SIZE,
 ) -> State:
-    """The state of ``objects`` and of the random generators, without copies of tensors."""
+    """Collect the state of ``objects``, and with ``rng`` that of random generators; no tensor is copied."""
     if step is not None and (isinstance(step, bool) or not isinstance(step, int)):
         raise CheckpointError(f"step is {step!r}, not an integer", hint="pass the number of the step")
     if shard_size < 1:
@@ -147,7 +147,7 @@ def write(path: Path, state: State) -> Path:
                 os.mkdir(data)
                 write_whole(path / manifest.MANIFEST, manifest.dumps(_write_data(data, state)))
             except BaseException:
-                if not manifest.may_name(path, data.name):  # an interrupt may come right after the renaming
+                if not manifest.may_name(path, data.name):  # it does if an interrupt came after the renaming
                     disk.remove(data)
                 raise
             disk.sync_folder(path)
@@ -158,7 +158,7 @@ def write(path: Path, state: State) -> Path:
 
 
 def _check_place(path: Path) -> None:
-    """Refuses to put a checkpoint among other things."""
+    """Raise CheckpointError if ``path`` holds anything but a checkpoint or what is left of one."""
     if not path.exists() or manifest.is_checkpoint(path):
         return
     if path.is_dir() and {one.name for one in path.iterdir()} == {
@@ -172,7 +172,7 @@ def _check_place(path: Path) -> None:
 
 
 def _write_data(data: Path, state: State) -> Manifest:
-    """Write every file of tensors, durable; the manifest that names them."""
+    """Write every file of tensors, durably, and return the manifest that names them."""
     sizes = [
         (place[0], one.numel() * one.element_size())
         for place, one in zip(state.places, state.tensors, strict=True)
@@ -209,7 +209,7 @@ def _write_data(data: Path, state: State) -> Manifest:
 
 
 def _keys(places: list[tuple[str, ...]]) -> list[str]:
-    """A name for each tensor in its file: its place in the section, as a model's own name where it is one."""
+    """Return a key in its file for each tensor: its place in the section, which is its name in a model."""
     keys = ["/".join(one.replace("~", "~0").replace("/", "~1") for one in place[1:]) for place in places]
     taken: set[tuple[str, str]] = set()
     for i, (key, place) in enumerate(zip(keys, places, strict=True)):
@@ -221,7 +221,7 @@ def _keys(places: list[tuple[str, ...]]) -> list[str]:
 
 
 class _Turns:
-    """One save of this process at a time, in the order in which they were asked for."""
+    """Lets only one save of this process run at a time, in the order in which they were requested."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -229,7 +229,7 @@ class _Turns:
         self.last: Future[Any] | None = None
 
     def run(self, work: Callable[[], T]) -> T:
-        """The result of ``work``, once no other save runs."""
+        """Run ``work`` once no other save is running, and return its result."""
         self.wait()
         with self.lock:
             return work()
@@ -246,7 +246,7 @@ class _Turns:
         return future
 
     def wait(self) -> None:
-        """Wait until the background is idle; an error stays with its future."""
+        """Wait until no save runs in the background. An error stays with its future."""
         if self.last is not None:
             self.last.exception()
 
@@ -256,7 +256,7 @@ turns = _Turns()
 
 def _in_child() -> None:
     global turns
-    turns = _Turns()  # the thread of the parent is not here, and its lock may be taken
+    turns = _Turns()  # a child does not have the parent's thread, and the parent's lock may be held
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -1,8 +1,8 @@
-"""Tensors in safetensors files: written in parallel with checksums on the way, read mapped or checked.
+"""Tensors in safetensors files: writes them in parallel with checksums, and reads them mapped or checked.
 
-The checksum of a tensor is a list of CRC-32, one for each :data:`CHUNK` bytes of its data, so that large ones
-are checked by several threads and small parts without the rest. The header of a file has one too: no byte of
-a file goes unchecked. They find damage, not forgery.
+The checksum of a tensor is a list of CRC-32 values, one for each :data:`CHUNK` bytes of its data. So several
+threads can check a large tensor, and a small part can be checked without the rest. The header of a file has a
+checksum too, so that every byte of a file is covered. Checksums find damage, not forgery.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from safetensors import safe_open
 from .. import dtypes
 
 CHUNK = 8 << 20
-"""Bytes under one checksum: enough that the cost per call vanishes, few enough to stay in a cache."""
+"""The bytes of one checksum: enough to make the cost per call negligible, few enough to fit in a cache."""
 _THREADS = min(4, os.cpu_count() or 1)
 _HEADER = 8
-"""Bytes of the length at the start of a safetensors file."""
+"""The bytes at the start of a safetensors file that hold the length of its header."""
 _ALIGNMENT = 64
-"""Of the data in a file: PyTorch's kernels may read mapped complex128 with instructions that need 16."""
+"""The alignment of a file's data. Kernels of PyTorch may need 16 bytes to read mapped complex128."""
 _CODES = {dtype.name: code for dtype, code in dtypes.SAFETENSORS.items()}
-"""A tensor of another dtype is stored as its bytes."""
+"""The codes of safetensors by the names of dtypes. A tensor of any other dtype is stored as its bytes."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor is, what it is, and the checksums of its bytes. ``strides`` are of a dense tensor
-    whose memory is not in the order of its dimensions."""
+    """Where a tensor is stored, its dtype and shape, and the checksums of its bytes.
+
+    ``strides`` is only set for a dense tensor whose memory is not in the order of its dimensions.
+    """
 
     file: int
     key: str
@@ -52,7 +54,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a checkpoint: its name, its size, and the checksum of all that comes before the data."""
+    """A file of a checkpoint: its name, its size, and the checksum of everything before the data."""
 
     name: str
     size: int
@@ -60,13 +62,13 @@ class StoredFile:
 
 
 class Damage(Exception):
-    """What is wrong with a file; becomes the one error that a reader gets."""
+    """Says what is wrong with a file. Callers turn it into the single error that users see."""
 
 
 def plan(sizes: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, list[int]]]:
-    """Which tensors share a file: ``(section, bytes)`` of each in, ``(section, numbers)`` of each file out.
+    """Distribute tensors, given as ``(section, bytes)``, to files, returned as ``(section, tensor numbers)``.
 
-    A file holds tensors of one section, no more than ``limit`` bytes unless one tensor alone is larger.
+    A file holds tensors of one section, and at most ``limit`` bytes unless a single tensor is larger.
     """
     files: list[tuple[str, list[int]]] = []
     held: dict[str, int] = {}
@@ -95,7 +97,7 @@ class Writer:
     def write(
         self, path: Path, number: int, tensors: Sequence[tuple[str, torch.Tensor]]
     ) -> tuple[StoredFile, dict[str, StoredTensor]]:
-        """Write ``(key, tensor)`` to the new file ``path``, the ``number``-th; durable when this returns."""
+        """Write ``(key, tensor)`` pairs to the new file ``path``, the ``number``-th one, durably."""
         # The widest elements come first, so that every tensor in a mapped file is aligned.
         ordered = sorted(tensors, key=lambda one: -one[1].element_size())
         header, begin = _header(ordered)
@@ -111,7 +113,7 @@ class Writer:
                 for start in range(0, len(data), CHUNK):
                     sums[key].append(self._start(descriptor, data[start : start + CHUNK], at + start))
                 if tensor.device.type != "cpu":
-                    for one in sums[key]:  # one copy of a device's tensor at a time
+                    for one in sums[key]:  # so that only one copy of a device's tensor exists at a time
                         one.result()
                 at += len(data)
             for key, tensor in ordered:
@@ -125,7 +127,7 @@ class Writer:
                 )
             os.fsync(descriptor)
         finally:
-            # Nobody may still write when the number of the descriptor becomes another file's.
+            # All writes must end before the descriptor is closed: another file may get the same number.
             for one in (future for futures in sums.values() for future in futures):
                 if not one.cancel():
                     one.exception()
@@ -133,7 +135,7 @@ class Writer:
         return StoredFile(path.name, at, zlib.crc32(header)), found
 
     def _start(self, descriptor: int, data: memoryview, at: int) -> Future[int]:
-        """Write a chunk in another thread; in this one where the process ends and starts no more threads."""
+        """Write a chunk in another thread, or in this one if the process ends and cannot start threads."""
         try:
             return self._pool.submit(_write_chunk, descriptor, data, at)
         except RuntimeError:
@@ -143,7 +145,7 @@ class Writer:
 
 
 def _header(tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[bytes, int]:
-    """What stands before the data in a safetensors file, and its length."""
+    """Return the bytes before the data in a safetensors file, and their number."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for key, tensor in tensors:
@@ -161,20 +163,20 @@ def _header(tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[bytes, int]:
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The elements in the order of the dimensions, without a copy where they lie so."""
+    """Return the elements' bytes in the order of the dimensions, without a copy if they are stored so."""
     host = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     raw: Any = host.reshape(-1).view(torch.uint8).numpy()
     return memoryview(raw)
 
 
 def _odd_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The strides of a dense tensor that is not contiguous, as channels last; None for others."""
+    """Return the strides of a dense tensor that is not contiguous (such as channels last), otherwise None."""
     odd = not tensor.is_contiguous() and _is_dense(tensor.shape, tensor.stride())
     return tuple(tensor.stride()) if odd else None
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements lie side by side in some order."""
+    """Whether the elements fill their memory without gaps, in some order of the dimensions."""
     expected = 1
     for stride, size in sorted(zip(strides, shape, strict=True)):
         if size != 1 and stride != expected:
@@ -191,9 +193,9 @@ def _write_chunk(descriptor: int, data: memoryview, at: int) -> int:
 
 
 def _start_writing_back(descriptor: int, at: int, size: int) -> None:
-    """Let the disk write while the next chunks are summed and copied; else all of it waits for ``fsync``.
+    """Let the disk write while the next chunks are summed and copied, instead of waiting for ``fsync``.
 
-    Linux starts to write a range that is said to be needed no more, and drops what is written already.
+    When told that a range is no longer needed, Linux starts to write it, and drops what is already written.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -207,7 +209,7 @@ def _write_all(descriptor: int, data: memoryview, at: int) -> None:
 
 
 class Reader:
-    """The tensors of a checkpoint's files, open from the start: a replaced checkpoint stays readable."""
+    """The tensors of a checkpoint's files, which are all opened at once: a replaced one stays readable."""
 
     def __init__(self, folder: Path, files: Sequence[StoredFile], tensors: Sequence[StoredTensor]) -> None:
         self._files, self._tensors = files, tensors
@@ -215,7 +217,7 @@ class Reader:
         self._made: WeakValueDictionary[tuple[int, bool], torch.Tensor] = WeakValueDictionary()
 
     def tensor(self, number: int, *, mapped: bool) -> torch.Tensor:
-        """One tensor on the CPU; the same object while it is in use, for tied weights."""
+        """Return one tensor on the CPU. While it is in use, the same object is returned, for tied weights."""
         found = self._made.get((number, mapped))
         if found is None:
             found = self._made[number, mapped] = self._read(self._stored(number), mapped=mapped)
@@ -235,13 +237,13 @@ class Reader:
             raw = raw.reshape(-1).view(torch.uint8)
             if stored.strides is not None:
                 return _laid_out(raw, dtype, stored)
-            # Of bytes, because not every dtype has a kernel that copies.
+            # Copy as bytes, because not every dtype has a kernel that copies.
             return (raw if mapped else raw.clone()).view(dtype).reshape(stored.shape)
         except Exception as error:  # safetensors has one error class for everything
             raise Damage(f"{stored.key!r} is not in the file as the manifest says: {error}") from error
 
     def check(self, numbers: Iterable[int]) -> None:
-        """Compare the data of these tensors with their checksums. Raises :class:`Damage` for the first."""
+        """Compare these tensors with their checksums. Raises :class:`Damage` for the first that differs."""
         chunks = [chunk for number in sorted(set(numbers)) for chunk in self._chunks(self._stored(number))]
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="torchstone-checkpoint") as pool:
             for damage in pool.map(_check_chunk, chunks):
@@ -266,7 +268,7 @@ _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: to
 
 
 def _laid_out(raw: torch.Tensor, dtype: torch.dtype, stored: StoredTensor) -> torch.Tensor:
-    """The tensor with its strides, in memory of its own."""
+    """Return the tensor with its stored strides, in new memory."""
     if stored.strides is None or not _is_dense(stored.shape, stored.strides):
         raise Damage(f"{stored.key!r} cannot have the strides {stored.strides}")
     word = _WORDS[dtype.itemsize]
@@ -276,7 +278,7 @@ def _laid_out(raw: torch.Tensor, dtype: torch.dtype, stored: StoredTensor) -> to
 
 @dataclass
 class _Opened:
-    """A file of tensors, checked but for its data."""
+    """An open file of tensors, of which everything but the data has been checked."""
 
     tensors: Any
     descriptor: int
@@ -317,7 +319,7 @@ def _open(path: Path, stored: StoredFile) -> _Opened:
 
 
 def _mapped(path: Path) -> safe_open:
-    """The file at ``path``, opened by its name; FileNotFoundError if it is gone by now."""
+    """Open the file at ``path`` by its name; raise FileNotFoundError if it has been removed."""
     try:
         return safe_open(path, framework="pt", device="cpu")
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What has state, and how it is taken and given back: modules, optimizers, generators of random numbers."""
+"""Takes and restores the state of objects: modules, optimizers, generators of random numbers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from ..errors import CheckpointMismatch, CheckpointUnstorable
 from ..torch_internals import dynamo
 
 SECTIONS = ("model", "optimizer", "scheduler", "scaler", "loader")
-"""The names of the objects that a checkpoint has a section of."""
+"""The names of the objects that have their own sections in a checkpoint."""
 
 
 def present(model: Any, optimizer: Any, scheduler: Any, scaler: Any, loader: Any) -> dict[str, Any]:
-    """The objects that were given, by the names of their sections."""
+    """Return the objects that are not None, by the names of their sections."""
     given = zip(SECTIONS, (model, optimizer, scheduler, scaler, loader), strict=True)
     return {name: one for name, one in given if one is not None}
 
 
 def state_of(value: Any) -> Any:
-    """The state of an object as plain values, None if it has none; a compiled module has its module's."""
+    """Return the state of an object as plain values, or None if it has none.
+
+    The state of a compiled module is that of the original module.
+    """
     if isinstance(value, torch.Generator):
         return {"generator": value.get_state()}
     if isinstance(value, numpy.random.Generator):
@@ -47,9 +50,9 @@ def has_state(value: Any) -> bool:
 
 
 def give_state(target: Any, state: Any, name: str) -> None:
-    """Give an object, or each one in a dict or list, the state that :func:`state_of` took.
+    """Restore the state that :func:`state_of` returned, in an object or in each object of a dict or list.
 
-    Raises :class:`CheckpointMismatch` for an object that does not take it.
+    Raises :class:`CheckpointMismatch` if an object does not accept it.
     """
     if isinstance(target, Mapping) and not has_state(target):
         for key, one in target.items():
@@ -67,7 +70,7 @@ def give_state(target: Any, state: Any, name: str) -> None:
         elif isinstance(target, random.Random):
             target.setstate(state["python"])
         elif isinstance(module := dynamo.uncompiled(target), torch.nn.Module):
-            module.load_state_dict(state, strict=False)  # what it lacks has been accepted
+            module.load_state_dict(state, strict=False)  # the caller has accepted that entries are missing
         else:
             target.load_state_dict(state)
     except (ValueError, TypeError, LookupError, RuntimeError, AttributeError) as error:
@@ -78,7 +81,7 @@ def give_state(target: Any, state: Any, name: str) -> None:
 
 
 def random_state() -> dict[str, Any]:
-    """The state of the global generators: torch's (CPU and accelerator in use), NumPy's and Python's."""
+    """Return the state of the global generators of torch (CPU and accelerator in use), NumPy and Python."""
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
         "numpy": numpy.random.get_state(legacy=False),
@@ -91,7 +94,7 @@ def random_state() -> dict[str, Any]:
 
 
 def give_random_state(state: Mapping[str, Any]) -> None:
-    """Set the global generators to what :func:`random_state` took; what this process lacks is left out."""
+    """Set the global generators to a :func:`random_state`; skip accelerators that this process lacks."""
     torch.set_rng_state(state["torch"].clone())
     numpy.random.set_state(state["numpy"])
     random.setstate(state["python"])
@@ -102,7 +105,7 @@ def give_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _accelerator() -> tuple[str, Any] | None:
-    """The type and module of the accelerator in use, if its generators can be read."""
+    """Return the type and module of the accelerator in use, if the state of its generators can be read."""
     device = torch.accelerator.current_accelerator(check_available=True)
     if device is None:
         return None

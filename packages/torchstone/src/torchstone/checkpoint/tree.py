@@ -1,7 +1,7 @@
-"""Nested Python values as JSON, their tensors set apart; nothing is pickled, and reading runs no code.
+"""Nested Python values as JSON, with their tensors kept separately. No pickle is used; reading runs no code.
 
-None, booleans, strings, small integers, finite floats and lists stand for themselves. Every JSON object has
-one tag that says what it is:
+None, booleans, strings, small integers, finite floats and lists are written as themselves. Every JSON object
+has one tag that says what it is:
 
 ======================  ==========================================================================
 ``{"tensor": i}``       the i-th tensor; two places with the same number share one tensor
@@ -17,7 +17,7 @@ one tag that says what it is:
 ======================  ==========================================================================
 
 A dict may also have ``class`` (``OrderedDict`` or ``Counter``) and ``versions`` (the versions of modules that
-a module's state dict carries), and what an optimizer gave has ``shapes``, those of its parameters.
+a module's state dict carries). The state of an optimizer has ``shapes``, the shapes of its parameters.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _NEXT = (
 
 @dataclass
 class Encoder:
-    """Turns values into JSON and collects their tensors: ``places`` are where each was met first."""
+    """Turns values into JSON and collects their tensors. ``places`` says where each one was found first."""
 
     tensors: list[torch.Tensor] = field(default_factory=list)
     places: list[tuple[str, ...]] = field(default_factory=list)
     _numbers: dict[Any, int] = field(default_factory=dict)
 
     def encode(self, value: Any, place: tuple[str, ...]) -> Node:
-        """The JSON of ``value``. Raises :class:`CheckpointUnstorable`, which names the key at fault."""
+        """Return ``value`` as JSON. Raises :class:`CheckpointUnstorable`, which names the key at fault."""
         if len(place) > _DEEPEST:
             raise CheckpointUnstorable(
                 f"cannot store {_name(place[:6])} …: it is nested too deeply, or contains itself", hint=_NEXT
@@ -163,7 +163,7 @@ class Encoder:
 
 
 def decode(node: Node, tensor: Callable[[int], torch.Tensor]) -> Any:
-    """The value of ``node``. Raises ``ValueError``, ``TypeError`` or ``LookupError`` for what is not one."""
+    """Return the value of ``node``. Raises ``ValueError``, ``TypeError`` or ``LookupError`` if not valid."""
     if isinstance(node, list):
         return [decode(one, tensor) for one in node]
     if not isinstance(node, dict):
@@ -211,7 +211,7 @@ def _decode_dict(node: Node, tensor: Callable[[int], torch.Tensor]) -> Any:
 
 
 def tensors_in(node: Node) -> Iterator[int]:
-    """The number of every tensor that ``node`` names."""
+    """Yield the number of every tensor that ``node`` names."""
     if isinstance(node, list):
         for one in node:
             yield from tensors_in(one)
@@ -226,7 +226,7 @@ def tensors_in(node: Node) -> Iterator[int]:
 
 
 def _unstorable(value: torch.Tensor) -> tuple[str, str] | None:
-    """Why a tensor cannot be stored and what to do, None if it can."""
+    """Return why a tensor cannot be stored and what to do about it, or None if it can be stored."""
     if value.layout != torch.strided:
         return f"its layout is {value.layout}", "store its dense form, or its indices and values"
     if value.is_nested:
@@ -241,5 +241,5 @@ def _unstorable(value: torch.Tensor) -> tuple[str, str] | None:
 
 
 def _name(place: tuple[str, ...]) -> str:
-    """A place as a user writes it: ``optimizer['state']['0']``."""
+    """Return a place as a user writes it: ``optimizer['state']['0']``."""
     return (place[0] if place else "the value") + "".join(f"[{one!r}]" for one in place[1:])

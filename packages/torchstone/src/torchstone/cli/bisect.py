@@ -51,8 +51,8 @@ def bisect(
 ) -> int:
     """Find the first value of MODEL that departs from eager PyTorch's, and say why.
 
-    Compares every value of one training step, through torch.compile and compile_step. Says whether the
-    lowering, the engine, legitimate rounding or the model's own nondeterminism is the reason. Exits
+    Compares every value of one training step, through torch.compile and compile_step. Reports whether
+    the cause is the lowering, the engine, legitimate rounding or the model's own nondeterminism. Exits
     with 1 if a value departs.
     """
     require_files(script=script)
@@ -87,7 +87,7 @@ def bisect(
 
 
 def _tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
-    """The tolerance that the options gave; float32's default stands for the number that was not given."""
+    """Return the tolerance of the options; if only one is given, the other is float32's default."""
     from optest.core.tolerance import Tolerance, default_tolerance
 
     if rtol is None and atol is None:

@@ -14,7 +14,7 @@ from .output import progress
 
 @click.group("checkpoint", cls=Group)
 def checkpoint() -> None:
-    """Look into checkpoints, those of torch.save and torch.distributed.checkpoint too."""
+    """Inspect checkpoints, also those of torch.save and torch.distributed.checkpoint."""
 
 
 _PATH = click.argument("path", type=click.Path(exists=True, path_type=Path))
@@ -23,7 +23,7 @@ _PATH = click.argument("path", type=click.Path(exists=True, path_type=Path))
 @command("show")
 @_PATH
 def show(path: Path, as_json: bool) -> int:
-    """Say what the checkpoint at PATH holds."""
+    """Show what the checkpoint at PATH holds."""
     with progress() as stage:
         stage("reading the checkpoint")
         from ..checkpoint.inspection import describe
@@ -46,9 +46,9 @@ def show(path: Path, as_json: bool) -> int:
 @command("verify")
 @_PATH
 def verify(path: Path, as_json: bool) -> int:
-    """Compare all of the checkpoint at PATH with its checksums.
+    """Check everything in the checkpoint at PATH against its checksums.
 
-    Exits with 1 if something is damaged.
+    Exits with 1 if anything is damaged.
     """
     with progress() as stage:
         stage("reading the checkpoint")

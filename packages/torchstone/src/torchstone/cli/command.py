@@ -1,4 +1,4 @@
-"""What all commands have in common: how a TorchstoneError ends one, and the arguments that several take."""
+"""The shared parts of commands: how a TorchstoneError ends one, and the options that several of them take."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PROOF = (
     "sqlalchemy",
     "yaml",
 )
-"""What the extra ``proof`` brings."""
+"""The packages that the extra ``proof`` installs."""
 
 command = commands_of(TorchstoneError, code_of, dict.fromkeys(_PROOF, "pip install 'torchstone[proof]'"))
-"""Make a function a command of ``torchstone``."""
+"""Decorate a function to make it a command of ``torchstone``."""
 
 MODEL = click.argument("model", metavar="MODEL")
 """``package.module:factory``, ``file.py:factory`` or a name of the zoo."""
 
 
 def placed(function: Callback) -> Callback:
-    """Adds ``--device`` and ``--engine``, which stand for the settings of the same names."""
+    """Add ``--device`` and ``--engine``, which override the settings of the same names."""
     for name, help_text in (
         ("engine", "pjrt, reference, iree or jax."),
         ("device", "cpu, cuda:1, a plugin's platform, …"),
@@ -45,7 +45,7 @@ def placed(function: Callback) -> Callback:
 
 
 def precision(function: Callback) -> Callback:
-    """Adds ``--rtol``, ``--atol`` and ``--dtype`` of comparisons with eager PyTorch."""
+    """Add ``--rtol``, ``--atol`` and ``--dtype`` for comparisons with eager PyTorch."""
     for option in (
         click.option(
             "--dtype",
@@ -62,7 +62,7 @@ def precision(function: Callback) -> Callback:
 
 
 def settings(**given: str | None) -> Any:
-    """The settings that options gave, in force inside a ``with`` block."""
+    """Apply the settings that options gave, inside a ``with`` block; None leaves a setting unchanged."""
     from ..config import override
 
     return override(**{name: value for name, value in given.items() if value is not None})

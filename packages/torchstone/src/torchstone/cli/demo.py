@@ -10,7 +10,7 @@ from .output import progress
 
 @command("demo")
 def demo(as_json: bool) -> int:
-    """Train a CNN on digits through the compiler, export it, reload it, prove it right.
+    """Train a CNN on digits through the compiler, export it, reload it, and check every result.
 
     Needs the extra torchstone[demo]. Exits with 1 for any failure or fallback.
     """

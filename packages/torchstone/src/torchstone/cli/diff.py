@@ -17,9 +17,9 @@ _ARTIFACT = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("first", type=_ARTIFACT)
 @click.argument("second", type=_ARTIFACT)
 def diff(first: Path, second: Path, as_json: bool) -> int:
-    """Say how two artifacts differ: signature, weights, and operations of the module.
+    """Show how two artifacts differ: signature, weights, and operations of the module.
 
-    Exits with 1 if they do.
+    Exits with 1 if they differ.
     """
     from ..artifact import load_artifact
     from ..parity.artifact_difference import differences

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def doctor(backend: bool, as_json: bool) -> int:
     """Show versions, devices, plugins and cache, and try the compile backend.
 
-    Exits with 3 if something is not in order.
+    Exits with 3 if there is a problem.
     """
     with progress() as stage:
         stage("looking")

@@ -1,4 +1,4 @@
-"""Which error means which exit code."""
+"""The exit code for each error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENVIRONMENT_ERRORS = (DeviceNotFound, MissingExtra, PluginError, RedirectTarget
 
 
 def code_of(error: Exception) -> int:
-    """The exit code of a command that raised ``error``."""
+    """Return the exit code of a command that raised ``error``."""
     if isinstance(error, _ENVIRONMENT_ERRORS):
         return ENVIRONMENT
     return USAGE if isinstance(error, _USAGE_ERRORS) else FAILURES

@@ -19,9 +19,9 @@ from .output import progress
     help="First print each compiler pass: its time, what it needs and guarantees, and the graph it leaves.",
 )
 def explain(model: str, trace: bool, as_json: bool) -> int:
-    """Say what of MODEL compiles and what does not, where, and why.
+    """Report which parts of MODEL compile and which do not, where, and why.
 
-    Exits with 1 if something does not.
+    Exits with 1 if any part does not compile.
     """
     with progress() as stage:
         stage("loading the model")

@@ -58,7 +58,7 @@ def export(
     weights: Literal["arguments", "constants"],
     as_json: bool,
 ) -> int:
-    """Write MODEL as portable StableHLO. The model is exported in the mode that it comes in."""
+    """Write MODEL as portable StableHLO. The model stays in its own mode, training or evaluation."""
     to_stdout = is_stdout(output)
     if to_stdout and (emit == "artifact" or as_json):
         raise click.UsageError("-o - is for mlir, bytecode and graph, without --json: give a file")

@@ -43,8 +43,8 @@ def faults(
 ) -> int:
     """Break lowerings and show which faults the suite over PyTorch's operator database misses.
 
-    Lowerings are drawn from all families that the suite exercises. An entry first runs as it is:
-    only what passes then can notice a fault. Sixty lowerings take some five minutes.
+    Lowerings are drawn from all families that the suite exercises. Each entry first runs without a
+    fault: only samples that pass then can detect one. Sixty lowerings take about five minutes.
     """
     with progress() as stage:
         stage("loading the operator database")

@@ -30,7 +30,7 @@ PROVIDER is one of
 
 @click.group("gaps", cls=Group, epilog=_PROVIDERS)
 def gaps() -> None:
-    """Compare PyTorch's public API with what stands in for it; keep the gap log."""
+    """Compare PyTorch's public API with a provider that replaces it, and keep the gap log."""
 
 
 _OUTPUT = click.option(
@@ -46,7 +46,7 @@ _NAMESPACES = click.option(
 
 
 def _compared(function: Callable[..., int]) -> Callable[..., int]:
-    """The options of every command that makes a log."""
+    """Add the options that every command with a gap log takes."""
     options = (
         click.option("--provider", default="redirect", show_default=True, help="What is compared."),
         _NAMESPACES,
@@ -74,7 +74,7 @@ def _analyze(provider: str, namespaces: tuple[str, ...], **options: Any) -> Log:
 
 
 def _counts(found: Log) -> dict[str, Any]:
-    """What every command's JSON says of how much was compared."""
+    """Return the part of each command's JSON that says how much was compared."""
     return {"provider": found.provider, "names": found.compared_names, "called": found.called}
 
 
@@ -110,7 +110,7 @@ def _snapshot(
 @click.argument("old", type=_FILE)
 @click.argument("new", type=_FILE)
 def _diff(old: Path, new: Path, as_json: bool) -> int:
-    """Say what is new, removed, moved or called differently from snapshot OLD to snapshot NEW."""
+    """List what is new, removed, moved or called differently in snapshot NEW compared with OLD."""
     from ..gaps.diff import compare_snapshots
     from ..gaps.snapshot import load_snapshot
 
@@ -148,7 +148,7 @@ def _diff(old: Path, new: Path, as_json: bool) -> int:
     help="How to write it.",
 )
 def _log(output: Path, form: str, as_json: bool, **options: Any) -> int:
-    """Write the gap log: every difference, with what was decided about it."""
+    """Write the gap log: every difference, with the decision about it."""
     with data_on(output):
         found = _analyze(**options)
     from ..gaps.render import FORMATS
@@ -161,9 +161,9 @@ def _log(output: Path, form: str, as_json: bool, **options: Any) -> int:
 @_compared
 @click.option("--uncalled", is_flag=True, help="List the names whose behavior was not compared by a call.")
 def _check(uncalled: bool, as_json: bool, **options: Any) -> int:
-    """Fail where a gap is not explained, is back after it was fixed, or is decided about and not there.
+    """Fail if a gap has no explanation, is back after a fix, or has a decision but no longer exists.
 
-    Exits with 1 then.
+    Exits with 1 if there is such a problem.
     """
     found = _analyze(**options)
     if as_json:
@@ -190,7 +190,7 @@ def _check(uncalled: bool, as_json: bool, **options: Any) -> int:
 @_compared
 @click.option("--limit", type=click.IntRange(1), help="Show the first ones only.")
 def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
-    """Show what is left to do, most urgent first: silent before loud, used before unused."""
+    """List the gaps that are left to fix, most urgent first: silent before loud, used before unused."""
     found = _analyze(**options)
     left = found.plan()[:limit]
     if as_json:
@@ -212,7 +212,7 @@ def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
 def _scaffold(gap_id: str, output: Path, as_json: bool, **options: Any) -> int:
     """Write a test that fails because of the gap ID of PROVIDER.
 
-    For the redirection it checks the four settings that redirected code meets.
+    For the provider redirect, the test checks the four settings that redirected code can meet.
     """
     with data_on(output):
         found = _analyze(**options)

@@ -66,5 +66,5 @@ for _command in (
 
 
 def main() -> None:
-    """What the command ``torchstone`` calls."""
+    """Run the command ``torchstone``; its console entry point."""
     cli.main(prog_name="torchstone")

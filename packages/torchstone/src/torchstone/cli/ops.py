@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 def ops(name: str | None, inventory: bool, again: bool, output: Path | None, as_json: bool) -> int:
     """List the operators that can be lowered; with MODEL, those it needs and which are missing.
 
-    With OPERATOR (aten.add.Tensor, or aten.add for all of its overloads), print all that is known of
-    it: what it becomes, its dtypes and gaps, its derivative, what is checked, and what is traced or
-    captured in its place.
+    With OPERATOR (aten.add.Tensor, or aten.add for all of its overloads), print everything that is
+    known about it: what it becomes, its dtypes and gaps, its derivative, what is checked, and what is
+    traced or captured in its place.
 
-    Nothing is compiled, except with --run, which takes some twenty minutes; interrupted, it goes on
-    where it stopped when it is started again. Exits with 1 if MODEL needs an operator that is
-    missing, or if --run finds that something in the inventory is not equal to eager PyTorch.
+    Nothing is compiled, except with --run, which takes about twenty minutes. If --run is
+    interrupted, the next one continues where it stopped. Exits with 1 if MODEL needs an operator
+    that is missing, or if --run finds a result in the inventory that differs from eager PyTorch.
     """
     if inventory and name is not None:
         raise click.UsageError("--inventory takes no MODEL: give one of them")
@@ -136,7 +136,7 @@ def _registry(as_json: bool) -> int:
 
 
 def _is_operator(name: str) -> bool:
-    """Models have a colon (``module:factory``)."""
+    """Whether ``name`` begins with a namespace of operators and has no colon, unlike ``module:factory``."""
     return ":" not in name and name.partition(".")[0] in _NAMESPACES
 
 
@@ -206,7 +206,7 @@ def _gaps(lowering: Lowering) -> str:
 
 
 def _short(found: Any) -> str:
-    """A set of dtypes in a few words."""
+    """Return a short text for a set of dtypes: one word for each complete group, then the other names."""
     from .. import dtypes
 
     groups = (

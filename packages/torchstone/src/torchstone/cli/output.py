@@ -1,4 +1,4 @@
-"""Progress and whole files."""
+"""Progress on the terminal, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from optest.files import NewFile
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A function to be told each stage; it shows the present one on a terminal, and nothing elsewhere."""
+    """Yield a function to call with each stage; it shows the stage if stderr is a terminal, else nothing."""
     if not sys.stderr.isatty():
         yield lambda stage: None
         return
@@ -31,19 +31,19 @@ def is_stdout(path: Path) -> bool:
 
 
 def require_files(**options: Path | None) -> None:
-    """Raise a usage error where an option, given by its name, would write to stdout, which has the report."""
+    """Raise a usage error if one of the named options would write to stdout, where the report goes."""
     for name, path in options.items():
         if path is not None and is_stdout(path):
             raise click.UsageError(f"--{name} is for a file: stdout has the report")
 
 
 def data_on(path: Path) -> AbstractContextManager[None]:
-    """Inside, what other code prints does not get into the data that is written to ``path``."""
+    """Keep other code's output, inside the block, out of the data that is written to ``path``."""
     return stdout_for_data() if is_stdout(path) else nullcontext()
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; ``-`` is stdout. Raises a usage error where it cannot be written."""
+    """Write a file completely or not at all; ``-`` is stdout. Raises a usage error if that fails."""
     if is_stdout(path):
         write_data(content)
         return

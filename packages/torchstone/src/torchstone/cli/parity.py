@@ -41,12 +41,12 @@ def parity(
     engine: str | None,
     as_json: bool,
 ) -> int:
-    """Compare a suite of models with eager PyTorch, or each MODEL.
+    """Compare a suite of models, or each MODEL, with eager PyTorch.
 
-    Outputs of the artifact and of torch.compile, every gradient, and after
-    training steps (torch.compile with PyTorch's optimizer, and whole steps):
-    losses, parameters, buffers and the optimizer's state. Exits with 1 if
-    something differs or does not compile.
+    Compares the outputs of the artifact and of torch.compile, and every
+    gradient. After training steps (torch.compile with PyTorch's optimizer, and
+    whole steps) it compares losses, parameters, buffers and the optimizer's
+    state. Exits with 1 if anything differs or does not compile.
 
     Without MODEL: an MLP, a CNN, ResNet, U-Net, an autoencoder, BERT, GPT-2,
     Llama, ViT, an LSTM, a mixture of experts and DLRM.

@@ -32,10 +32,10 @@ def profile(
     engine: str | None,
     as_json: bool,
 ) -> int:
-    """Say where the time of MODEL goes: operators, modules, kernels, phases of compilation.
+    """Show where the time of MODEL goes: operators, modules, kernels, phases of compilation.
 
-    Beside times it has FLOPs, bytes, the place on the roofline, copies, cache hits, recompilations and
-    memory. The engine's own profiler measures; calls before the timed ones warm up.
+    Besides times, the report has FLOPs, bytes, the place on the roofline, copies, cache hits,
+    recompilations and memory. The engine's own profiler measures them. Untimed calls warm up first.
     """
     with progress() as stage, settings(device=device, engine=engine):
         stage("loading the model")

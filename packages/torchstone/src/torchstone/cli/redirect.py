@@ -14,12 +14,12 @@ from ..redirect.policy import POLICIES
 from .command import command
 
 _PASSED_ON = {"allow_interspersed_args": False}
-"""What follows the script is the script's own."""
+"""Options after the script are passed on to the script."""
 
 
 @click.group("redirect")
 def redirect() -> None:
-    """Run code written for CUDA on another device, and say what became of it.
+    """Run code written for CUDA on another device, and report what happens to each use of CUDA.
 
     \b
     torchstone redirect run train.py --lr 0.1
@@ -29,7 +29,7 @@ def redirect() -> None:
 
 
 def _program(function: Callable[..., int]) -> Callable[..., int]:
-    """The options that say where and how redirected code runs, and the program with its arguments."""
+    """Add the options for where and how redirected code runs, and the arguments SCRIPT and ARGUMENTS."""
     for decorate in (
         click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
         click.argument("script"),
@@ -76,7 +76,7 @@ def _program(function: Callable[..., int]) -> Callable[..., int]:
 def run(script: str, arguments: tuple[str, ...], is_module: bool, **options: Any) -> int:
     """Run SCRIPT with its arguments as if it ran on CUDA.
 
-    The script's own exit code and traceback come through. Child processes
+    The exit code and the traceback are the script's own. Child processes
     are redirected too. On a machine with a CUDA device nothing changes unless
     --target or TORCHSTONE_REDIRECT says so; TORCHSTONE_REDIRECT=off switches
     the redirection off.
@@ -97,10 +97,11 @@ def explain(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Say what becomes of each CUDA-only line of SCRIPT, and what stays CUDA-only.
+    """Report what happens to each CUDA-only line of SCRIPT, and what stays CUDA-only.
 
     The source is scanned, then the script is run with its arguments (after a
-    double dash, if they are options); what it prints goes to stderr. Exits with the script's own exit code.
+    double dash, if they are options). The script's output goes to stderr. Exits with the
+    script's own exit code.
     """
     from ..redirect.explain import explain as explain_script
     from ..redirect.launch import Program

@@ -17,7 +17,7 @@ from .output import progress, require_files, write_whole
 
 
 def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
-    """``("s0=4",)`` as ``{"s0": 4}``."""
+    """Convert ``("s0=4",)`` to ``{"s0": 4}``."""
     found = {}
     for value in values:
         name, equals, size = value.partition("=")
@@ -83,8 +83,8 @@ def run(
 ) -> int:
     """Run an ARTIFACT; needs no PyTorch.
 
-    Random inputs are standard normal; integers among them are 0 or 1, which
-    are valid as indices.
+    Random inputs have a standard normal distribution. Integers are 0 or 1, so
+    that they are valid as indices.
     """
     require_files(output=output)
     with progress() as stage:
@@ -127,7 +127,7 @@ def _call_here(artifact: Path, arrays: Any, device: str | None, engine: str | No
 def _call_isolated(
     artifact: Path, arrays: Any, timeout_s: float, device: str | None, engine: str | None
 ) -> dict[str, Any]:
-    """The outputs of one call in a child process; a crash or a hang there is an :class:`EngineError`."""
+    """Return the outputs of one call in a child process; :class:`EngineError` if that crashes or hangs."""
     from ..artifact import load_artifact
     from ..config import config, override
     from ..parity.replay import output_specs, run_fresh
@@ -142,7 +142,7 @@ def _cell(value: Any) -> str:
 
 
 def _described(array: Any) -> dict[str, Any]:
-    """What one sees at a glance; of the moduli for complex arrays, and nothing of an empty one."""
+    """Return dtype, shape, least, mean and largest value: of the moduli if complex, None if empty."""
     import numpy
 
     if array.size == 0:

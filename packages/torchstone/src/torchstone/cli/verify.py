@@ -34,9 +34,10 @@ def verify(
 ) -> int:
     """Compare MODEL with eager PyTorch: artifact, compiled forward, gradients.
 
-    An element passes within the tolerance (torch.testing.assert_close's
-    defaults) or, where that is missed and always in 16 bits, with an error
-    of at most twice what eager PyTorch with other roundings shows.
+    An element passes if it is within the tolerance (the defaults of
+    torch.testing.assert_close). If it is not, and always in 16 bits, it passes
+    if its error is at most twice the error that eager PyTorch with other
+    roundings shows.
     """
     with progress() as stage, settings(device=device, engine=engine):
         stage("loading the model")

@@ -1,10 +1,10 @@
-"""What a program cannot say of how values lie in memory: refused, with the line.
+"""Refuses models whose results depend on how tensors lie in memory, and names the line.
 
-A program takes its inputs as independent values; what one tensor's mutation makes of
-another cannot be said in it. PyTorch would fail later, in words about its own insides.
-Nor does PyTorch's functional form of a program know which shape a tensor keeps when another
-one in the same memory is resized. It also closes the gaps that a tensor has in memory when
-all of its elements are written, so that strides no longer fit.
+A program takes its inputs as independent values, so it cannot express that a mutation of one
+tensor changes another. PyTorch would fail later, with a message about its internals.
+PyTorch's functional form of a program has two more limits. It loses the shape of a tensor when
+another tensor in the same memory is resized. And it closes the gaps that a tensor has in memory
+when all elements of the tensor are written, so that strides no longer fit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .graphs import bind_schema, flattened, is_strided_read, location_text, shap
 
 @caches_as_trees()
 def check_example_aliasing(program: ExportedProgram) -> None:
-    """Raises :class:`CaptureError` where ``program`` mutates an example input that shares memory."""
+    """Raise :class:`CaptureError` if ``program`` mutates an example input that shares memory with another."""
     if program.example_inputs is None:
         return
     examples = [
@@ -56,7 +56,7 @@ def check_example_aliasing(program: ExportedProgram) -> None:
 
 
 def _writers(module: GraphModule) -> dict[str, Node]:
-    """Inputs that a captured graph writes into, directly or through views, and the first call that does."""
+    """Map each input that a captured graph writes into, also through views, to the first call that writes."""
     origins: dict[Node, Node] = {}
     writers: dict[str, Node] = {}
     for node in module.graph.nodes:
@@ -81,9 +81,9 @@ def _writers(module: GraphModule) -> dict[str, Node]:
 
 
 def check_resized_outputs(program: ExportedProgram) -> None:
-    """Raises :class:`CaptureError` where ``out=`` resizes a tensor that shares memory with another value.
+    """Raise :class:`CaptureError` if ``out=`` resizes a tensor that shares memory with another value.
 
-    Branches and bodies of control flow need no check: TorchDynamo, which captures them, refuses such calls.
+    Branches and bodies of control flow need no check: TorchDynamo captures them and refuses such calls.
     """
     resized = {node: outputs for node in program.graph.nodes if (outputs := list(_resized(node)))}
     if not resized:
@@ -103,7 +103,7 @@ def check_resized_outputs(program: ExportedProgram) -> None:
 
 
 def _storage(node: Node) -> int | None:
-    """The memory of a node's tensor; None where it has none of its own, as one of ``vmap``."""
+    """Return the memory of a node's tensor; None if it has none of its own, as inside ``vmap``."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return None
@@ -114,9 +114,10 @@ def _storage(node: Node) -> int | None:
 
 
 def check_strided_reads(program: ExportedProgram) -> None:
-    """Raises :class:`CaptureError` where ``as_strided`` reads a tensor with gaps after all of it is written.
+    """Raise :class:`CaptureError` if ``as_strided`` reads a tensor with gaps after a write to all of it.
 
-    Views that ``as_strided`` made before count too, unless the write goes through them.
+    It also raises if a view that ``as_strided`` made before the write is read after it, unless the write
+    went through that view.
     """
     if not any(map(is_strided_read, program.graph.nodes)):
         return
@@ -147,7 +148,7 @@ def check_strided_reads(program: ExportedProgram) -> None:
 
 
 def check_strides(program: ExportedProgram) -> None:
-    """Raises :class:`CaptureError` where a symbol stands for a stride of memory with gaps.
+    """Raise :class:`CaptureError` if a symbol stands for a stride of memory with gaps.
 
     A program takes values, which have no strides, and such a stride does not follow from sizes.
     """
@@ -166,7 +167,7 @@ def check_strides(program: ExportedProgram) -> None:
 
 
 def _bases(program: ExportedProgram) -> dict[int, Node]:
-    """The first tensor in each memory."""
+    """Map each memory to the first node whose tensor lies in it."""
     bases: dict[int, Node] = {}
     for node in program.graph.nodes:
         storage = _storage(node)
@@ -176,13 +177,13 @@ def _bases(program: ExportedProgram) -> dict[int, Node]:
 
 
 def _fills_with_gaps(node: Node, base: Node) -> bool:
-    """Whether ``node`` shows all elements of ``base``, and these leave gaps in memory."""
+    """Whether ``node`` has all elements of ``base``, and ``base`` has gaps in memory."""
     value, whole = node.meta["val"], base.meta["val"]
     return hlo.same_dim(value.numel(), whole.numel()) and not leaves_no_gaps(whole)
 
 
 def _written(node: Node) -> Iterator[Node]:
-    """The tensors that a call writes into."""
+    """Yield the tensors that a call writes into."""
     if not isinstance(node.target, OpOverload) or not writes(node.target):
         return
     given = bind_schema(node.target, node.args, node.kwargs)
@@ -192,7 +193,7 @@ def _written(node: Node) -> Iterator[Node]:
 
 
 def _resized(node: Node) -> Iterator[Node]:
-    """The ``out=`` tensors of a call that have another shape before it."""
+    """Yield the ``out=`` tensors of a call whose shape the call changes."""
     if not isinstance(node.target, OpOverload) or not writes(node.target):
         return
     given = bind_schema(node.target, node.args, node.kwargs)

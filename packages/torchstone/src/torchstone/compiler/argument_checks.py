@@ -1,8 +1,8 @@
-"""Refuses calls that eager PyTorch refuses and that can be traced.
+"""Refuses calls that can be traced although eager PyTorch refuses them.
 
-Operators declare what they refuse (``operators.arguments``); it is asked of the graph as it was
-captured, where ``out=`` forms are still what the user wrote. Not here: indices out of range
-(:mod:`.index_checks`), and operators that capture rules expand, which check for themselves.
+Operators declare what they refuse (``operators.arguments``). The check runs on the graph as it was
+captured, which still has the ``out=`` forms that the user wrote. Not here: indices out of range
+(:mod:`.index_checks`), and operators that capture rules expand. These rules make their own checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .rehearsal import refusal
 
 
 def check_arguments(module: GraphModule) -> None:
-    """Raises :class:`CaptureError` with PyTorch's own words for the first call that eager PyTorch refuses."""
+    """Raise :class:`CaptureError` with PyTorch's message for the first call that eager PyTorch refuses."""
     for node in operator_nodes(module):
         if not isinstance(node.target, OpOverload):
             continue
@@ -33,7 +33,7 @@ def _error(said: str) -> RuntimeError:
 
 
 def refused(node: Node, cause: Exception) -> CaptureError:
-    """The error for a call against which eager PyTorch raises ``cause``."""
+    """Return the error for a call for which eager PyTorch raises ``cause``."""
     said = str(cause).partition("\n")[0]
     return CaptureError(
         f"{node.target} at {location_text(node) or 'an unknown source line'}: {said}",

@@ -15,7 +15,7 @@ _ASSERTING: ContextVar[bool] = ContextVar("asserting", default=False)
 
 @contextmanager
 def asserting(on: bool) -> Iterator[None]:
-    """Inside, what :func:`require` is told becomes part of the traced graph if ``on``."""
+    """Inside, :func:`require` adds its assertions to the traced graph if ``on``."""
     token = _ASSERTING.set(on)
     try:
         yield
@@ -24,9 +24,9 @@ def asserting(on: bool) -> Iterator[None]:
 
 
 def require(holds: Callable[[], torch.Tensor], says: str) -> None:
-    """Trace an assertion if values are checked: for expansions of operators that look at values.
+    """Trace an assertion if values are checked. For expansions of operators that check values.
 
-    Dynamo, which traces capture rules itself, takes none.
+    Does nothing under Dynamo, which traces capture rules itself.
     """
     if not torch.compiler.is_dynamo_compiling() and _ASSERTING.get():
         assert_async(holds().all(), says)

@@ -1,4 +1,4 @@
-"""From a model to an ``ExportedProgram``: ``torch.export`` under capture rules, with clear errors."""
+"""Captures a model as an ``ExportedProgram``: ``torch.export`` with capture rules and clear errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .transforms import refusal_for
 
 
 class _FunctionModule(torch.nn.Module):
-    """A plain function in the clothes that ``torch.export`` wants."""
+    """A module that calls a plain function, since ``torch.export`` takes only modules."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class _FunctionModule(torch.nn.Module):
 
 
 def as_module(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
-    """``model`` itself if it is a module, and one that calls it if it is a function."""
+    """Return ``model`` if it is a module, or a module that calls it if it is a function."""
     return model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
 
 
 def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` under the name ``forward``: PyTorch records source lines of frames of that name only."""
+    """Return ``function`` named ``forward``: PyTorch records source lines only for frames of that name."""
     if isinstance(function, types.MethodType):
         return types.MethodType(_named_forward(function.__func__), function.__self__)
     if not isinstance(function, types.FunctionType):
@@ -60,7 +60,7 @@ def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_plain(label: str, value: Any) -> None:
-    """Raises where ``value`` holds a tensor that is not strided or is quantized."""
+    """Raise if ``value`` contains a tensor that is sparse, nested or quantized."""
     for leaf in pytree.tree_leaves(value):
         if not isinstance(leaf, torch.Tensor):
             continue
@@ -84,12 +84,12 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> ExportedProgram:
-    """``model`` traced on example inputs (an ``ExportedProgram`` is taken as it is).
+    """Trace ``model`` on example inputs; an ``ExportedProgram`` is returned as it is.
 
     Raises :class:`CaptureError` with PyTorch's own message, which names the
     user's source line, :class:`UnsupportedLayout` for sparse and nested example
-    inputs, and :class:`UnsupportedDtype` for quantized ones. Where eager PyTorch
-    refuses the inputs as well, what it raises is in the message and is the cause.
+    inputs, and :class:`UnsupportedDtype` for quantized ones. If eager PyTorch
+    refuses the inputs as well, its error is in the message and is the cause.
     """
     if isinstance(model, ExportedProgram):
         if args or kwargs:
@@ -128,7 +128,7 @@ def capture(
             )
     except TorchstoneError:
         raise
-    except Exception as error:  # whatever tracing raises, it is not a program
+    except Exception as error:  # whatever tracing raises, there is no program
         name = (
             type(model).__name__
             if isinstance(model, torch.nn.Module)
@@ -157,13 +157,13 @@ def capture(
 
 
 def _where(error: Exception) -> str:
-    """`` at FILE:LINE`` for the user's last line before an error; nothing if there is none."""
+    """Return `` at FILE:LINE`` of the last line of the user's code before an error; empty if none."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users_file(one.filename)]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def _without_shape(error: Exception) -> CaptureError | None:
-    """The error in place of PyTorch's about an operator that has no metadata function; None for others."""
+    """Return the error in place of PyTorch's about an operator without a metadata function, else None."""
     if not isinstance(error, UnsupportedOperatorException.find() or ()):
         return None
     overload = error.func
@@ -178,11 +178,11 @@ def _without_shape(error: Exception) -> CaptureError | None:
 def _distinct(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The example inputs, with another tensor in place of a view and of what is an input or a weight already.
+    """Return the example inputs, with a new tensor in place of each view and of each tensor used twice.
 
-    ``torch.export`` takes one tensor in two places for one input: of ``f(x, x)`` it
-    traces what ignores the first argument. Of a view it takes the sizes of the tensor behind it for
-    inputs, and compares dynamic ones with them.
+    A tensor is used twice if it is also a weight or another input. ``torch.export`` takes one tensor in
+    two places for a single input: its trace of ``f(x, x)`` ignores the first argument. And it takes the
+    sizes of the tensor behind a view for inputs, and compares dynamic sizes with them.
     """
     seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
@@ -199,7 +199,7 @@ def _distinct(
 
 
 def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    """Another tensor on the same memory, which is not a view if ``tensor`` is a plain one."""
+    """Return another tensor on the same memory, which is not a view if ``tensor`` is a plain tensor."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_conj() or tensor.is_neg():
         return tensor.detach()
     storage, place = tensor.untyped_storage(), tensor.storage_offset()
@@ -221,10 +221,10 @@ def _tracing() -> Iterator[None]:
 
 
 def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
-    """What eager PyTorch raises for the example inputs; None if it takes them, or if they cannot be copied.
+    """Return what eager PyTorch raises for the example inputs; None if nothing, or if they cannot be copied.
 
-    Tracing often refuses wrong inputs in other words, about tensors that the user never saw.
-    Inputs, buffers and random generators stay as they are; copies share memory where inputs do.
+    Tracing often refuses wrong inputs with a different message, about tensors that the user never saw.
+    Inputs, buffers and random generators are not changed. Copies share memory if the inputs do.
     """
     try:
         given = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (tuple(args), dict(kwargs)))
@@ -239,19 +239,19 @@ def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
 def called_eagerly(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], written: Container[str] = ()
 ) -> Any:
-    """What eager PyTorch returns for a call of ``module``, or the exception that it raises.
+    """Call ``module`` in eager PyTorch; returns its result or the exception that it raises.
 
-    Its buffers, the parameters among ``written``, the attributes of its parts and the random
-    generators stay as they are.
+    The call does not change the buffers of ``module``, the parameters named in ``written``, the
+    attributes of submodules, or the random generators.
     """
     parameters = {name: one.detach().clone() for name, one in module.named_parameters() if name in written}
     attributes = [(part, dict(vars(part))) for part in module.modules()]
     try:
-        # A clone may have other strides, and some kernels of PyTorch end the process for one layout only.
+        # A deep copy keeps the strides, a clone may not: some PyTorch kernels crash for certain strides only.
         buffers = copy.deepcopy({name: one.detach() for name, one in module.named_buffers()})
         with torch.random.fork_rng(devices=()):
             return torch.func.functional_call(module, {**parameters, **buffers}, tuple(args), dict(kwargs))
-    except Exception as error:  # noqa: BLE001  # which one it is, is the question
+    except Exception as error:  # noqa: BLE001  # the caller asks which one it is
         return error
     finally:
         for part, before in attributes:
@@ -262,7 +262,7 @@ def called_eagerly(
 
 @contextmanager
 def _dense_results(module: torch.nn.Module) -> Iterator[None]:
-    """Inside, ``module`` returns the dense parts of what it returns of sparse and quantized tensors."""
+    """Inside, ``module`` returns the dense parts of the sparse and quantized tensors in its result."""
 
     def replace(_: Any, __: Any, result: Any) -> Any:
         return without_stand_ins(result)

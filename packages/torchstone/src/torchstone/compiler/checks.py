@@ -1,10 +1,10 @@
-"""Checks in a graph: one more result (bool, 0-d, true if all is right) per question that eager PyTorch asks.
+"""Adds checks to a graph: one more result (bool, 0-d, true if all is right) per check of eager PyTorch.
 
-A program cannot raise, so whoever calls it looks at these results and does. Questions are
-PyTorch functions over fake tensors; they are traced to nodes behind the call that they are
-about. Not here: the questions about indices (:mod:`.index_checks`) and values
-(:mod:`.value_checks`), and how loops and conditions hand on what their bodies
-find (:mod:`.nested_checks`).
+A program cannot raise, so its caller looks at these results and raises. A question is a
+PyTorch function of tensors, which is traced to nodes at the end of the graph. Not
+here: the questions about indices (:mod:`.index_checks`) and values
+(:mod:`.value_checks`), and how loops and conditionals return the results of checks in their
+bodies (:mod:`.nested_checks`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .value_checks import value_questions
 
 @dataclass(frozen=True)
 class Check:
-    """What one result stands for: its kind in the signature; operator, line and fault for the error."""
+    """The meaning of one result: its kind in the signature, and operator, line and fault for the error."""
 
     kind: CheckKind
     text: str
 
 
 def add_checks(module: GraphModule, *, indices: bool, values: bool) -> tuple[GraphModule, list[Check]]:
-    """A copy of ``module`` with one more result per check, and what these stand for."""
+    """Return a copy of ``module`` with one more result per check, and what these stand for."""
 
     def add(module: GraphModule) -> tuple[GraphModule, list[Check]]:
         checked = GraphModule(module, copy.deepcopy(module.graph))
@@ -74,7 +74,7 @@ def _questions(node: Node, indices: bool, values: bool) -> Iterator[tuple[CheckK
 
 
 def _answer(graph: Graph, about: Node, question: Question) -> Node | None:
-    """The answer to a question about a call, as nodes with metadata; None if it asks nothing."""
+    """Add nodes that answer a question about a call; returns the answer, None if there is nothing to ask."""
     leaves, tree = pytree.tree_flatten({name: _spread(graph, one) for name, one in question.operands.items()})
     places = [
         i
@@ -109,7 +109,7 @@ def _answer(graph: Graph, about: Node, question: Question) -> Node | None:
 
 
 def _spread(graph: Graph, operand: Any) -> Any:
-    """Of a node with several results one node for each; anything else as it is."""
+    """Return one node for each result of a node with several; anything else is returned as it is."""
     if not isinstance(operand, Node) or not isinstance(operand.meta.get("val"), (tuple, list)):
         return operand
     found = []

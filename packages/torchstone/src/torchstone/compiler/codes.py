@@ -1,6 +1,6 @@
 """Integers that stand for words: reductions, norms and modes. PyTorch's kernels check few of them.
 
-What a kernel does with another integer differs from kernel to kernel, and no shape function asks.
+Each kernel treats other integers in its own way, and no shape function checks them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ CODES: dict[str, tuple[str, ...]] = {
     "padding_mode": ("zeros", "border", "reflection"),
     "mode": ("sum", "mean", "max"),
 }
-"""Parameters of type ``int`` by name, and what 0, 1, … mean. A ``mode`` is that of bags of embeddings."""
+"""The meaning of 0, 1, … for parameters of type ``int``, by name. ``mode`` is that of ``embedding_bag``."""
 
 
 def unknown_code(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Why a call cannot be lowered because an integer in it stands for nothing; None if none does."""
+    """Return why a call cannot be lowered, if one of its integers stands for no word; None if all do."""
     for place, argument in enumerate(schema_of(overload).arguments):
         names = CODES.get(argument.name)
         if names is None or str(argument.type) != "int":

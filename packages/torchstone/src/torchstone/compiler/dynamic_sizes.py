@@ -1,7 +1,7 @@
-"""Why a dynamic size cannot be dynamic: what the model needs of it, and at which line.
+"""Explains why a size cannot be dynamic: what the model assumes about it, and at which line.
 
-``torch.export`` says which dimensions broke their promise. What made them is known while it traces:
-:class:`Sizes` notes each assumption with the user's line.
+``torch.export`` only says which dimensions broke their promise. Which code broke it is known while
+``torch.export`` traces: :class:`Sizes` records each assumption with the user's line.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from ..torch_internals.symbols import Assumption, Watch
 from .graphs import is_users_file
 
 _MOST = 8
-"""Assumptions that an error tells."""
+"""The most assumptions that an error message lists."""
 _LONGEST_LINE = 100
 _BROKEN = ("Constraints violated", "Expected op to be '=='")
-"""What PyTorch says where sizes do not fit; the second where it fails to suggest better ones."""
+"""What PyTorch says if sizes do not fit; the second text, if it fails to suggest better sizes."""
 _SUGGESTED = re.compile(r"Suggested fixes:\n((?: +.+\n?)+)")
 _HINT = "leave the dimension out of dynamic_shapes=, change its range, or remove what needs these sizes"
 
 
 class Sizes:
-    """What is assumed of dynamic sizes where a model is traced, in calls inside a frame of ``outermost``."""
+    """A record of what tracing assumes about dynamic sizes, and at which line of the user's code.
+
+    A line is looked for in the calls that a frame of ``outermost`` makes.
+    """
 
     def __init__(self, outermost: CodeType) -> None:
         self._outermost = outermost
@@ -42,7 +45,7 @@ class Sizes:
         return None
 
     def error(self, name: str, error: Exception) -> CaptureError | None:
-        """``error`` of the trace of the model ``name`` in the user's words; None if it is about no size."""
+        """Return ``error``, from tracing the model ``name``, in the user's terms; None if not about sizes."""
         if not any(part in str(error) for part in _BROKEN):
             return None
         told = list(dict.fromkeys(_told(one) for one in self._watch.assumed() if one.place is not None))
@@ -60,18 +63,18 @@ class Sizes:
 
 
 def unknown_expression(error: Exception) -> str | None:
-    """What PyTorch needed to know of a size or number that depends on values, as ``Eq(u0, 1)``; else None."""
+    """Return the condition on values, such as ``Eq(u0, 1)``, that PyTorch could not decide; None if none."""
     found = _UNKNOWN.search(str(error))
     return None if found is None else found[1]
 
 
 def suggested_checks(error: Exception) -> list[str]:
-    """What PyTorch suggests to say of that size or number, as code: ``torch._check(x.shape[0] != 0)``."""
+    """Return the checks that PyTorch suggests for such a condition: ``torch._check(x.shape[0] != 0)``."""
     return _CHECK.findall(str(error))
 
 
 _GUARD = re.compile(r"satisfy the generated guard (.+?)\.?$", re.MULTILINE)
-"""What no line of the user's code assumes, such as that the memory of results is laid out in another way."""
+"""A guard that comes from no line of the user's code, such as one on the memory layout of results."""
 _CHECK = re.compile(r"^\s*\d+\. (torch\._check\(.+\))\s*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"data-dependent expression (.+?)(?: \(unhinted|\n|$)")
 
@@ -93,7 +96,7 @@ def _told(assumption: Assumption) -> str:
 
 
 def _dimension(source: str) -> str:
-    """``L['args'][0].size()[1]`` as ``input 0.shape[1]``, and ``L['x']…`` as ``x…``."""
+    """Return ``L['args'][0].size()[1]`` as ``input 0.shape[1]``, and ``L['x']…`` as ``x…``."""
     source = re.sub(r"^L\['args'\]\[(\d+)\]", r"input \1", source)
     source = re.sub(r"^L\['kwargs'\]\['(\w+)'\]", r"\1", source)
     source = re.sub(r"^L\['(\w+)'\]", r"\1", source)

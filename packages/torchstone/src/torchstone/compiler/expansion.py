@@ -1,8 +1,8 @@
 """PyTorch's own expansion of one call of a composite-implicit operator.
 
 Such an operator (``einsum``, ``cross_entropy_loss``, …) has no kernel: PyTorch expands it
-wherever it differentiates. An export keeps those whole that have a lowering, and
-that lowering may ask for the expansion as its composite's decomposition.
+wherever it differentiates. An export does not expand those that have a lowering. The
+lowering may ask for the expansion, as the decomposition of its composite.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _KEPT = "torchstone_expansion"
 
 
 def expansion_of(node: Node, lowering: Lowering) -> GraphModule:
-    """The call that ``node`` makes as a functional graph over its tensor arguments, in the schema's order.
+    """Return the call of ``node`` as a functional graph of its tensor arguments, in the schema's order.
 
-    It calls only operators with a lowering, as far as decompositions reach. It is traced once and
-    kept with the node's metadata.
+    The graph calls only operators with a lowering, as far as decompositions reach. It is traced once
+    and kept in the node's metadata.
     """
     if _KEPT not in node.meta:
         node.meta[_KEPT] = _traced(node, lowering)
@@ -58,10 +58,10 @@ def traced(
     *,
     expanded: OpOverload | None = None,
 ) -> GraphModule:
-    """A function of tensors as a functional graph; ``expanded`` is not kept whole although it has a lowering.
+    """Trace a function of tensors to a functional graph; ``expanded`` is expanded although it has a lowering.
 
-    The results are no views of arguments or of each other. The graph calls only operators with a
-    lowering, as far as decompositions reach.
+    The function must return no views of its arguments or of other results. The graph calls only
+    operators with a lowering, as far as decompositions reach.
     """
     inner = {kept: keep for kept, keep in _kept_whole().items() if kept is not expanded}
     with mended_operators(), overriding(inner):
@@ -80,7 +80,7 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 def _expanded_call(
     overload: OpOverload, given: dict[str, Any]
 ) -> tuple[Callable[..., list[torch.Tensor]], list[torch.Tensor]]:
-    """The expansion of ``overload`` as a function of its tensor arguments; and these."""
+    """Return the expansion of ``overload`` as a function of its tensor arguments, and these arguments."""
     schema = [argument for argument in schema_of(overload).arguments if argument.name in given]
     leaves, tree = pytree.tree_flatten([given[argument.name] for argument in schema])
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -103,7 +103,7 @@ def _expanded_call(
 
 @cache
 def _kept_whole() -> dict[OpOverload, Callable[..., Any]]:
-    """Composite-implicit operators with a lowering: where PyTorch would expand them it is told not to."""
+    """Return overrides that tell PyTorch not to expand the composite-implicit operators with a lowering."""
 
     def keep(*_: Any, **__: Any) -> Any:
         return NotImplemented

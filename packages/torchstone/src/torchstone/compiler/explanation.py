@@ -1,4 +1,4 @@
-"""What of a model compiles and what does not: an explanation to print or to read as data."""
+"""Explains which operators of a model compile and which do not, as text or as data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .program import CAPTURED, NORMALIZING, Export, decompose, export_pipeline
 
 @dataclass(frozen=True)
 class Step:
-    """One pass that ran, and the graph after it; ``graph`` is None if the pass left it as it was."""
+    """A pass that ran, and the graph after it; ``graph`` is None if the pass did not change the graph."""
 
     name: str
     doc: str
@@ -42,10 +42,11 @@ class Step:
 
 @dataclass
 class Explanation:
-    """``native`` counts the overloads that lower; ``unsupported`` lists those that do not.
+    """An explanation of what compiles in a model.
 
-    ``error`` is set if the model could not even be captured. ``steps`` are the passes that ran, if
-    the explanation was asked for with ``trace``.
+    ``native`` counts the calls of each overload that lowers; ``unsupported`` lists the operators that do not.
+    ``error`` is set if the model could not even be captured. ``steps`` has the passes that ran, if
+    :func:`explain` was called with ``trace``.
     """
 
     model: str
@@ -73,7 +74,7 @@ class Explanation:
         return [*lines, *(node.describe() for node in self.unsupported)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-able data."""
+        """Return the explanation as data that can be written as JSON."""
         return {
             "model": self.model,
             "compiles": self.compiles,
@@ -96,9 +97,9 @@ def explain(
     passes: Sequence[Pass[Unit]] = (),
     trace: bool = False,
 ) -> Explanation:
-    """Say of each operator of ``model`` whether it lowers, after decomposition.
+    """Return which operators of ``model`` lower after decomposition, and which do not.
 
-    With ``trace`` the model is lowered, and the explanation has the graph after each pass.
+    With ``trace``, the model is lowered, and the explanation has the graph after each pass.
     """
     name = getattr(model, "__qualname__", type(model).__name__)
     pipeline = export_pipeline(passes) if trace or passes else _SURVEYING
@@ -111,7 +112,7 @@ def explain(
         with ranks_together():
             pipeline.run(export, watch)
     except UnsupportedOperators:
-        pass  # the survey has them
+        pass  # the survey lists them
     except TorchstoneError as error:
         if export is not None and decompose.name in export.seconds:
             raise
@@ -126,7 +127,7 @@ _SURVEYING: Pipeline[Export] = Pipeline([*NORMALIZING, survey_operators], given=
 
 
 class _Watch:
-    """Keeps a step for each pass that ran, if asked to."""
+    """An observer of a pipeline that keeps a :class:`Step` for each pass, if ``trace``."""
 
     def __init__(self, trace: bool) -> None:
         self._trace = trace
@@ -158,7 +159,7 @@ class _Watch:
 
 
 def _text(unit: Unit) -> str:
-    """StableHLO where the unit has got so far, else the graph as Python code with shapes and source lines."""
+    """Return the unit's StableHLO if it has any, else its graph as Python with shapes and source lines."""
     if unit.stablehlo is not None:
         return unit.stablehlo.text()
     return str(unit.module.print_readable(print_output=False))

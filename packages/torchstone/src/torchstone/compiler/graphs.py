@@ -1,4 +1,4 @@
-"""Reading FX graphs: source lines, shapes and dtypes of nodes, outputs, tensors as NumPy arrays."""
+"""Reads FX graphs: source lines, shapes and dtypes of nodes, outputs, tensors as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..torch_internals.tensors import is_zero_tensor
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
-"""How Dynamo names the module that it traces."""
+"""The prefix by which Dynamo names the module that it traces."""
 _NOT_THE_USERS = (
     str(Path(torch.__file__).parent) + os.sep,
     str(Path(__file__).parents[1]) + os.sep,
@@ -30,7 +30,7 @@ _NOT_THE_USERS = (
 
 
 def user_location(node: Node) -> tuple[str, int] | None:
-    """``(file, line)`` of the innermost frame of the user's code that made ``node``."""
+    """Return ``(file, line)`` of the innermost frame of the user's code that made ``node``."""
     trace = node.meta.get("stack_trace") or ""
     frames = [(m["file"], int(m["line"])) for m in _FRAME.finditer(trace)]
     outside = [frame for frame in frames if is_users_file(frame[0])]
@@ -39,13 +39,13 @@ def user_location(node: Node) -> tuple[str, int] | None:
 
 
 def first_line(module: GraphModule) -> str:
-    """`` at file:line`` of the first operator in the user's code; empty where the graph knows none."""
+    """Return `` at file:line`` of the first operator with a known source line; empty if there is none."""
     places = (user_location(node) for node in module.graph.nodes if node.op not in ("placeholder", "output"))
     return next((f" at {file}:{line}" for file, line in filter(None, places)), "")
 
 
 def is_users_file(file: str) -> bool:
-    """Whether code of ``file`` is neither PyTorch's nor Torchstone's."""
+    """Whether ``file`` belongs neither to PyTorch nor to Torchstone."""
     return not file.startswith(_NOT_THE_USERS)
 
 
@@ -55,15 +55,15 @@ def location_text(node: Node) -> str | None:
 
 
 def origin_text(node: Node) -> str:
-    """``layers.0.fc/aten.addmm.default/addmm_1``: the module, the operator and the name of a call.
+    """Return module, operator and name of a call, as in ``layers.0.fc/aten.addmm.default/addmm_1``.
 
-    The names of a program's locations, which engines keep, so that what runs can be told from it.
+    These are the names of locations in a program. Engines keep them, so that they tell which call runs.
     """
     return f"{module_path(node)}/{node.target}/{node.name}"
 
 
 def module_path(node: Node) -> str:
-    """The innermost module whose forward made ``node`` or what ``node`` differentiates; empty if unknown."""
+    """Return the innermost module whose forward made ``node`` or what it differentiates; empty if unknown."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
@@ -81,32 +81,32 @@ def spec_of(value: Any) -> Any:
 
 
 def shape_of(tensor: torch.Tensor) -> hlo.Shape:
-    """A tensor's shape; symbolic sizes that PyTorch knows to be constant become ints."""
+    """Return a tensor's shape; symbolic sizes that PyTorch knows to be constant become ints."""
     return tuple(map(plain_number, tensor.shape))
 
 
 def plain_number(number: Any) -> Any:
-    """A symbolic integer that PyTorch knows to be constant as an int; everything else as it is."""
+    """Return ``number``, as an int if it is a symbolic integer that PyTorch knows to be constant."""
     constant = isinstance(number, torch.SymInt) and number.node.expr.is_Integer
     return int(number.node.expr) if constant else number
 
 
 def operator_nodes(module: GraphModule) -> Iterable[Node]:
-    """The nodes of ``module`` and its subgraphs that call an operator."""
+    """Yield the nodes of ``module`` and its subgraphs that call an operator."""
     for sub in module.modules():
         if isinstance(sub, GraphModule):
             yield from (node for node in sub.graph.nodes if node.op == "call_function")
 
 
 def writes(target: Any) -> bool:
-    """Whether an operator is in place or ``out=``."""
+    """Whether an operator writes into an argument: in-place and ``out=`` forms do."""
     return isinstance(target, OpOverload) and bool(schema_of(target).is_mutable)
 
 
 def settle_inplace_views(module: GraphModule) -> None:
-    """Turn ``squeeze_`` and other views in place into views, for graphs that were not functionalized.
+    """Turn ``squeeze_`` and other in-place views into views, for graphs that were not functionalized.
 
-    Such an operator changes no values: later uses of its tensor become uses of the view.
+    Such an operator changes no values, so later uses of its tensor become uses of the view.
     """
     seen: set[Node] = set()
     for node in module.graph.nodes:
@@ -120,7 +120,7 @@ def settle_inplace_views(module: GraphModule) -> None:
 
 
 def widen_strided_reads(module: GraphModule) -> None:
-    """Let ``as_strided`` of a view read what the view shows: it may address more of that memory."""
+    """Make ``as_strided`` of a view read the tensor behind it, since it may read memory outside the view."""
     for node in module.graph.nodes:
         if not is_strided_read(node):
             continue
@@ -144,18 +144,18 @@ _OTHER_VALUES = ("aten::_conj", "aten::_neg_view")
 
 
 def _shows_memory(node: Node) -> bool:
-    """Whether a node's value is its first operand's memory seen in another way."""
+    """Whether a node's value is a view that has the same values in the same memory as its first operand."""
     target = node.target
     return isinstance(target, OpOverload) and target.is_view and schema_of(target).name not in _OTHER_VALUES
 
 
 def is_inplace_view(target: Any) -> bool:
-    """True for ``aten.squeeze_.dim`` and others that change the shape of their tensor and no value."""
+    """Whether an operator, like ``aten.squeeze_.dim``, changes the shape of its tensor but no values."""
     return isinstance(target, OpOverload) and torch.Tag.inplace_view in target.tags
 
 
 def _as_view(target: Any) -> OpOverload | None:
-    """``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for what is not a view in place."""
+    """Return ``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for other than in-place views."""
     if not is_inplace_view(target):
         return None
     packet = getattr(torch.ops.aten, schema_of(target).name.removeprefix("aten::").removesuffix("_"), None)
@@ -167,7 +167,7 @@ def output_node(module: GraphModule) -> Node:
 
 
 def output_values(module: GraphModule) -> list[Any]:
-    """What a graph returns: a flat list of nodes and constants."""
+    """Return the outputs of a graph: a flat list of nodes and constants."""
     return list(output_node(module).args[0])  # type: ignore[arg-type]
 
 
@@ -178,7 +178,7 @@ def flattened(value: Any) -> list[Any]:
 
 
 def is_symbolic_number(node: Node) -> bool:
-    """True for arithmetic on sizes: its value is known symbolically."""
+    """Whether a node is arithmetic on sizes, whose value is known symbolically."""
     value = node.meta.get("val")
     return isinstance(
         value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -186,14 +186,14 @@ def is_symbolic_number(node: Node) -> bool:
 
 
 def constant_of(tensor: torch.Tensor) -> Value:
-    """A real tensor as a constant of the module; AOTAutograd's mode for fake ones is left meanwhile."""
+    """Return a real tensor as a constant of the module, outside AOTAutograd's mode for fake tensors."""
     with without_modes():
         values = to_numpy(tensor)
     return hlo.constant(values, dtypes.from_torch(tensor.dtype))
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:
-    """A tensor's values as a NumPy array of the same dtype (ml_dtypes for bfloat16 and float8)."""
+    """Return a tensor's values as a NumPy array of the same dtype (ml_dtypes for bfloat16 and float8)."""
     if is_zero_tensor(tensor):  # autograd's zeros without memory
         tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -204,13 +204,13 @@ def to_numpy(tensor: torch.Tensor) -> Any:
 
 
 def bind(lowering: Lowering, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's arguments by the names that the lowering gives them, defaults filled in."""
+    """Return a call's arguments by the lowering's names for them, with defaults filled in."""
     given = bind_schema(lowering.overload, args, kwargs)
     return {lowering.respelled.get(name, name): value for name, value in given.items()}
 
 
 def bind_schema(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's arguments by schema name, defaults filled in; the operator need not have a lowering."""
+    """Return a call's arguments by schema name, with defaults filled in; needs no lowering."""
     schema = schema_of(overload).arguments
     given = dict(zip((argument.name for argument in schema), args, strict=False))
     given.update(kwargs)
@@ -221,5 +221,5 @@ def bind_schema(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def fake_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's arguments with fake tensors for the nodes that stand for them."""
+    """Return a call's arguments with each node replaced by its fake tensor or number."""
     return dict(map_arg(dict(given), lambda node: node.meta.get("val")))

@@ -1,7 +1,7 @@
-"""Indices out of range: what is asked about them with ``config.check_indices``.
+"""The questions about indices that ``config.check_indices`` asks: whether they are in range.
 
-Without checks, reading at such an index reads the nearest element (StableHLO's ``gather``
-clamps) and writing there writes nothing (``scatter`` drops it).
+Without checks, a read at an index out of range reads the nearest element (StableHLO's ``gather``
+clamps), and a write there writes nothing (``scatter`` drops it).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .questions import Question
 
 
 def index_questions(node: Node) -> Iterator[Question]:
-    """One question per index operand of a call; masks (bool, uint8) and probabilities are none."""
+    """Yield one question per index operand of a call. Masks (bool, uint8) and probabilities do not count."""
     lowering = load().get(node.target)
     if lowering is None or lowering.indices is None:
         return
@@ -45,14 +45,14 @@ def _is_no_index(dtype: torch.dtype) -> bool:
 
 @dataclass(frozen=True)
 class _Fits:
-    """Which elements of an index are in the range of some axes of its source, or exempt."""
+    """A test of which elements of an index are in range for ``axes`` of its source, or exempt."""
 
     axes: Sequence[int]
     negative: bool
     exempt: int | None
 
     def bounds(self, source: torch.Tensor) -> tuple[Any, Any]:
-        """The first index in range and the first behind it."""
+        """Return the first index in range, and the first one past the range."""
         extent: Any = 1
         for axis in self.axes:
             size = source.shape[axis]

@@ -1,4 +1,4 @@
-"""The walk over a normalized graph: each node through its lowering, checked against PyTorch's metadata."""
+"""Lowers each node of a normalized graph, and checks each result against PyTorch's metadata."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def lower_graph(
     seed: bool = False,
     placement: Placement | None = None,
 ) -> hlo.Module:
-    """``module`` as a verified StableHLO module.
+    """Return ``module`` as a verified StableHLO module.
 
     ``arguments`` describe the tensor placeholders in order, then the seed
-    (uint64 ``[2]``) if ``seed``. ``baked`` gives the placeholders (by name) that
-    become constants instead of arguments, ``placement`` the mesh that the module is for. Raises
-    :class:`LoweringBug` where a lowering's result differs from PyTorch's metadata.
+    (uint64 ``[2]``) if ``seed``. ``baked`` maps names of placeholders to the tensors that
+    become constants instead of arguments. ``placement`` has the mesh that the module is for. Raises
+    :class:`LoweringBug` if the result of a lowering differs from PyTorch's metadata.
     """
     built = hlo.Module(
         name,
@@ -75,12 +75,12 @@ def lower_values(
     baked: Mapping[str, torch.Tensor] | None = None,
     seed: Value | None = None,
 ) -> list[Value]:
-    """The results of ``module`` for values of the StableHLO module that is being built."""
+    """Return the results of ``module`` for ``inputs`` of the StableHLO module that is being built."""
     return _Walker(module, baked or {}, seed).run(inputs)
 
 
 class _Walker:
-    """One graph being lowered; subgraphs of higher-order operators get a walker of their own."""
+    """The lowering of one graph. Each subgraph of a higher-order operator gets its own walker."""
 
     def __init__(
         self, module: GraphModule, baked: Mapping[str, torch.Tensor], seed: Value | None, stream: int = 0
@@ -113,7 +113,7 @@ class _Walker:
             return self._call(node)
         except LoweringBug as error:
             bug = error
-        cause = refusal_of_any_values(node)  # outside the clause: a refusal does not come from the bug
+        cause = refusal_of_any_values(node)  # outside ``except``: the bug is not the refusal's context
         if cause is None:
             raise bug
         raise refused(node, cause) from cause
@@ -121,7 +121,7 @@ class _Walker:
     def _placeholder(self, node: Node, feed: Iterator[Value]) -> Any:
         if node.name in self.baked:
             return constant_of(self.baked[node.name])
-        # A symbolic number is not an argument: it is computed from the arguments' shapes.
+        # A symbolic number is not an argument: it is computed from the shapes of arguments.
         return next(feed) if isinstance(node.meta.get("val"), torch.Tensor) else node.meta.get("val")
 
     def _attribute(self, node: Node) -> Any:
@@ -132,7 +132,7 @@ class _Walker:
 
     def _subgraph(self, node: Node, module: GraphModule) -> Callable[..., list[Value]]:
         self.stream += 1 << 12
-        # A loop's body is lowered once: it would draw the same numbers in every round.
+        # A loop's body is lowered once, so it would draw the same numbers in every round.
         seed = self.seed if all(user.target is torch.ops.higher_order.cond for user in node.users) else None
 
         def call(*inputs: Value) -> list[Value]:
@@ -240,15 +240,15 @@ def _place(node: Node) -> str:
 
 
 def _located(error: UnsupportedShape, operator: str, node: Node) -> UnsupportedShape:
-    """``error``, with the call whose lowering raised it."""
+    """Return ``error`` with the operator and line of the call whose lowering raised it."""
     return UnsupportedShape(f"{operator} at {_place(node)}: {error.message}", hint=error.hint)
 
 
 def _tensors_of_numbers(target: Any, arguments: Mapping[str, Any]) -> dict[str, Value]:
-    """The numbers that a call has in place of tensors, as tensors.
+    """Return, as tensors, the numbers that a call has in place of tensors.
 
-    Beside a tensor a number takes part as a number; derivatives also write calls that have no tensor,
-    such as the conjugate of a complex factor.
+    A number beside a tensor stays a number. But PyTorch's derivatives also make calls without any
+    tensor, such as the conjugate of a complex factor.
     """
     tensors = {one.name for one in schema_of(target).arguments if isinstance(one.type, torch.TensorType)}
     return {
@@ -259,11 +259,11 @@ def _tensors_of_numbers(target: Any, arguments: Mapping[str, Any]) -> dict[str, 
 
 
 _DTYPES_OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-"""What PyTorch's own metadata says of them."""
+"""The dtypes that PyTorch's metadata has for Python numbers."""
 
 
 def _expansion(node: Node, lowering: Lowering) -> Callable[..., list[Value]]:
-    """The expansion of a composite-implicit call, traced when it is called."""
+    """Return the expansion of a composite-implicit call as a function that traces it when called."""
 
     def expand(*values: Value) -> list[Value]:
         return _Walker(expansion_of(node, lowering), {}, None).run(values)
@@ -272,9 +272,9 @@ def _expansion(node: Node, lowering: Lowering) -> Callable[..., list[Value]]:
 
 
 def _checked(node: Node, result: Any) -> Any:
-    """``result`` in the dimensions of the node's metadata.
+    """Return ``result`` with the sizes spelled as in the node's metadata.
 
-    Raises :class:`LoweringBug` where its shapes and dtypes are others.
+    Raises :class:`LoweringBug` if its shapes or dtypes differ from the metadata.
     """
     expected = spec_of(node.meta.get("val"))
     if isinstance(expected, Spec) and isinstance(result, (tuple, list)) and len(result) == 1:

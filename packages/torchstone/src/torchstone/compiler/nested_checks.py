@@ -1,9 +1,9 @@
-"""Checks inside subgraphs: how a loop or a condition hands on what its body found.
+"""Checks inside subgraphs: how a loop or a conditional returns the results of checks in its body.
 
-Each check of a body becomes one more result of the operator (bool, 0-d). A condition's
-branch reports True for the checks of the other; a loop carries the conjunction of all
-its steps, beginning with True. Not here: the checks themselves (:mod:`.checks`),
-which the condition of a ``while_loop`` has none of.
+Each check in a body becomes one more result of the operator (bool, 0-d). Each branch of a
+conditional reports True for the checks of the other branch. A loop carries the conjunction over all
+its steps, and starts with True. Not here: the checks themselves (:mod:`.checks`). The condition
+of a ``while_loop`` gets none.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ aten = namespace("aten")
 higher_order = torch.ops.higher_order
 
 Add = Callable[[GraphModule], tuple[GraphModule, list[Any]]]
-"""A copy of a graph with its checks as last results, and what they stand for."""
+"""Returns a copy of a graph with the checks as its last results, and what these stand for."""
 
 
 def check_subgraphs(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[Any]]:
-    """Let ``node`` report the checks of its subgraphs: nodes with the reports, and what they stand for."""
+    """Make ``node`` return the checks of its subgraphs. Returns nodes of these and what they stand for."""
     change = _CHANGES.get(node.target)
     return ([], []) if change is None else change(module, node, add)
 
@@ -70,7 +70,7 @@ def _scan(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[A
     count = len(carried)
     body, checks = add(_subgraph(module, body))
     _carry(body, count, len(checks))
-    for user in list(node.users):  # the stacked results come behind the carried ones
+    for user in list(node.users):  # the stacked results follow the carried ones
         position = _arguments(user)[1] if user.target is operator.getitem else -1
         if position >= count:
             user.args = (node, position + len(checks))
@@ -111,7 +111,7 @@ def _subgraph(module: GraphModule, reference: Any) -> GraphModule:
 
 
 def _attach(module: GraphModule, node: Node, subgraph: GraphModule) -> Node:
-    """A reference to ``subgraph`` under a name of its own, before ``node``."""
+    """Add ``subgraph`` to ``module`` under a new name; returns a reference to it, before ``node``."""
     subgraph.recompile()
     taken = sum(1 for name, _ in module.named_children() if name.startswith(f"{node.name}_checked_"))
     name = f"{node.name}_checked_{taken}"
@@ -121,7 +121,7 @@ def _attach(module: GraphModule, node: Node, subgraph: GraphModule) -> Node:
 
 
 def _carry(body: GraphModule, place: int, count: int) -> None:
-    """Let a loop's body take what was found before, and return it with its own among its results."""
+    """Make a loop's body take the checks of earlier steps, and return their conjunction with its own."""
     before = _inputs(body, place, count)
     results = output_values(body)
     found = results[len(results) - count :]
@@ -135,7 +135,7 @@ def _carry(body: GraphModule, place: int, count: int) -> None:
 
 
 def _inputs(module: GraphModule, place: int, count: int) -> list[Node]:
-    """New placeholders (bool, 0-d) of a graph, at a position among the others."""
+    """Add ``count`` placeholders (bool, 0-d) to a graph, at position ``place`` among the others."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     last = placeholders[place - 1]
     made = []
@@ -153,7 +153,7 @@ def _beginning(node: Node, count: int) -> list[Node]:
 
 
 def _reports(node: Node, place: int, count: int) -> list[Node]:
-    """The results of ``node`` from ``place`` on, which it has got more: ``count`` bools."""
+    """Add ``count`` bools to the results of ``node``, from position ``place`` on; returns nodes for them."""
     before = list(node.meta["val"])
     fakes = [_fake_true([node]) for _ in range(count)]
     node.meta["val"] = (*before[:place], *fakes, *before[place:])
@@ -178,7 +178,7 @@ def _true(graph: Graph, like: Node) -> Node:
 
 
 def _fake_true(nodes: Iterable[Node]) -> Any:
-    """A fake bool (0-d) in the mode of what ``nodes`` stand for."""
+    """Return a fake bool (0-d) in the fake mode of the values of ``nodes``."""
     with detect_fake_mode([node.meta["val"] for node in nodes]) or torch.no_grad():
         return torch.full((), True)
 

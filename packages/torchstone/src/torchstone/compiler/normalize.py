@@ -1,7 +1,7 @@
-"""From a captured graph to one that only calls operators the registry can lower.
+"""Turns a captured graph into one that calls only operators that the registry can lower.
 
-PyTorch's own decompositions are used for everything that has no lowering;
-overloads with a lowering are kept whole.
+Overloads with a lowering stay as they are. The others are replaced by PyTorch's
+decompositions, or by Torchstone's.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def _all_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
-    """PyTorch's decompositions of every overload that has no lowering, and our own (a fresh dict).
+    """Return a new dict of our decompositions, and of PyTorch's for overloads without a lowering.
 
-    ``training`` leaves out composite-implicit operators, which AOTAutograd expands by
-    itself. The references that PyTorch's table has for some take other arguments:
-    the one of ``nll_loss`` reads the reduction as ``size_average``.
+    ``training`` leaves out composite-implicit operators: AOTAutograd expands them by
+    itself, and some of the references in PyTorch's table take other arguments. The one
+    for ``nll_loss`` takes the reduction as ``size_average``.
     """
     registry = load()
     native = registry.overloads()
-    # Functionalization replaces what writes before operators are decomposed.
+    # Operators that write are not needed: functionalization replaces them before decompositions run.
     table = decomposition_table.get() if training else _all_decompositions()
     theirs = {
         overload: function
@@ -81,9 +81,10 @@ def _is_implicit(overload: Any) -> bool:
 def factorization_checks(*, kept: bool) -> Iterator[None]:
     """Trace PyTorch's check that a factorization succeeded as an operator without effect.
 
-    It is registered as one that must stay in order, which threads tokens through
-    the whole graph; a program cannot raise, so that nothing would be kept by them.
-    ``kept`` leaves its calls in the graph, and those of expansions, for ``config.check_values``.
+    PyTorch registers it as an operator whose calls must stay in order, and so threads tokens
+    through the whole graph. A program cannot raise, so these tokens would be of no use.
+    With ``kept``, its calls and those that expansions make stay in the graph, for
+    ``config.check_values``.
     """
     check = aten._linalg_check_errors.default
     with (
@@ -95,9 +96,9 @@ def factorization_checks(*, kept: bool) -> Iterator[None]:
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:
-    """A functional program that calls only operators with a lowering, as far as decompositions reach.
+    """Return a functional program that calls only operators with a lowering, as far as decompositions reach.
 
-    Raises :class:`CaptureError` where PyTorch finds no functional form.
+    Raises :class:`CaptureError` if PyTorch finds no functional form.
     """
     for node in program.graph.nodes:
         refusal = refusal_of(node)
@@ -130,7 +131,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
 
 
 def _name_local_tensors(program: ExportedProgram, before: Mapping[str, Any]) -> None:
-    """Call this rank's part of a DTensor, which PyTorch has put in its place, by the DTensor's name."""
+    """Rename the local tensors that PyTorch puts in place of DTensors to the names of those DTensors."""
     state = program.state_dict
     plain = {name: _PART.sub(r"\1", name) for name in state if _PART.search(name)}
     renamed = {name: known for name, known in plain.items() if name not in before and known in before}
@@ -158,12 +159,12 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
         # PyTorch copies its own tree specs in a way that it has deprecated.
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
         program = without_guards_on_bases(program)
-        if makes_dtensors(program):  # they know the operators that composites expand to, and no composites
+        if makes_dtensors(program):  # DTensors take the operators that composites expand to, not composites
             program = program.run_decompositions(_expansions())
         kept = decompositions() | implementations_in(program.graph_module)
         return program.run_decompositions(kept)
 
 
 def _expansions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's own expansions of composite-implicit operators."""
+    """Return PyTorch's own expansions of composite-implicit operators."""
     return {one: rule for one, rule in default_decompositions().items() if _is_implicit(one)}

@@ -1,8 +1,8 @@
-"""PyTorch's overrides of composite-implicit operators, made once and put in place again.
+"""Caches PyTorch's overrides of composite-implicit operators, so that each is made only once.
 
-Around each export and each expansion PyTorch overrides several hundred operators, key by key,
-and looks up every such operator once per namespace: longer than it traces a small program.
-What it makes of an operator follows from the operator's kernels and the override alone.
+For each export and each expansion, PyTorch overrides several hundred operators, key by key,
+and looks up each of them once per namespace. This takes longer than tracing a small program.
+The tables of an overridden operator depend only on its kernels and on the override.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MADE: dict[tuple[OpOverload, Expansion], _Override] = {}
 
 @contextmanager
 def overriding(expansions: Mapping[OpOverload, Expansion]) -> Iterator[None]:
-    """Inside, each operator has that expansion; one that returns ``NotImplemented`` keeps it whole.
+    """Inside, each operator has the given expansion; if that returns ``NotImplemented``, it is not expanded.
 
-    The same as PyTorch's own ``_override_composite_implicit_decomp``, in this thread only.
+    Does what PyTorch's ``_override_composite_implicit_decomp`` does, but in this thread only.
     """
     with tracing():
         overrides = {operator: _override(operator, expansion) for operator, expansion in expansions.items()}

@@ -1,4 +1,4 @@
-"""The passes that an export, ``torch.compile``, parity and evidence share, and the pipeline of them."""
+"""The passes that an export, ``torch.compile``, parity and evidence share, and their pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_call_arguments(unit: Unit) -> None:
 
 @compiler_pass("settle-inplace-views", guarantees=["functional"])
 def settle_views(unit: Unit) -> None:
-    """Turn squeeze_ and other views in place into views: nothing else in a traced graph writes."""
+    """Turn squeeze_ and other in-place views into views; nothing else in a traced graph writes."""
     settle_inplace_views(unit.module)
 
 
@@ -82,11 +82,11 @@ def lower(unit: Unit) -> None:
 
 
 def lowering_passes(between: Sequence[Pass[Any]] = ()) -> list[Pass[Any]]:
-    """From a functional graph with metadata to StableHLO, with ``between`` on what is known to lower."""
+    """Return the passes from a functional graph to StableHLO, ``between`` after ``require-lowerings``."""
     return [survey_operators, require_lowerings, *between, add_results_of_checks, lower]
 
 
 def lowered(unit: Unit, *before: Pass[Unit]) -> hlo.Module:
-    """``unit``, a graph with PyTorch's metadata, through ``before`` and the passes that all roads share."""
+    """Run ``before`` and the shared passes on ``unit``, a graph with metadata, and return its StableHLO."""
     Pipeline([*before, *lowering_passes()], given=["metadata", "functional"]).run(unit)
     return unit.built()

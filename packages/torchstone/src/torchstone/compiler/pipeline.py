@@ -1,7 +1,7 @@
 """Named passes with contracts, and the pipeline that runs them: from a captured graph to StableHLO.
 
-This module knows no pass. Those that all roads share are in :mod:`.passes`, those of an export in
-:mod:`.program`, those of ``torch.compile`` in ``backend``; a user's own come from :mod:`.user_passes`.
+This module defines no passes. The shared ones are in :mod:`.passes`, those of an export in
+:mod:`.program`, and those of ``torch.compile`` in ``backend``; :mod:`.user_passes` makes a user's own.
 See docs/passes.md.
 """
 
@@ -37,17 +37,18 @@ PROPERTIES: Mapping[str, str] = {
     "checks": "the questions that the settings ask are answered by results of the graph",
     "stablehlo": "the graph is a verified StableHLO module",
 }
-"""What a pass may need and guarantee. Passes of users may name properties of their own beside these."""
+"""The properties that a pass may need and guarantee. User-defined passes may name others, too."""
 
 
 @dataclass
 class Unit:
     """One graph on its way to StableHLO, and what passes have found out about it.
 
-    ``name`` is the module's; ``labels`` are names of its arguments, by placeholder, where these are
-    not the placeholders' own; ``baked`` are the placeholders that become constants; ``results``
-    names the results; ``placement`` says how arguments and results lie on a mesh, if there is one;
-    ``next_values`` are the positions of the results that are the next values of arguments, by placeholder.
+    - ``name`` is the name of the module, and ``results`` the names of its results.
+    - ``labels`` maps placeholders to the names of their arguments, if these differ.
+    - ``baked`` maps the placeholders that become constants to their tensors.
+    - ``placement`` says how arguments and results lie on a mesh, if there is one.
+    - ``next_values`` maps placeholders to the position of the result that is their next value.
     """
 
     module: GraphModule
@@ -64,10 +65,10 @@ class Unit:
     arguments: list[hlo.Argument] = field(default_factory=list)
     stablehlo: hlo.Module | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each pass took that ran."""
+    """How long each pass took."""
 
     def built(self) -> hlo.Module:
-        """The StableHLO module of a unit that ran through a whole pipeline."""
+        """Return the StableHLO module, after a whole pipeline has run."""
         assert self.stablehlo is not None, "the pipeline has no pass that lowers"
         return self.stablehlo
 
@@ -79,9 +80,9 @@ Worked = TypeVar("Worked", bound=Unit, contravariant=True)
 
 @dataclass(frozen=True)
 class Pass(Generic[Worked]):
-    """One step. It changes the unit in place; its docstring is its documentation.
+    """A step of a pipeline. ``run`` changes the unit in place; its docstring documents the pass.
 
-    ``needs`` are properties that must hold before it, ``guarantees`` those that hold after it.
+    ``needs`` are the properties that must hold before the pass, ``guarantees`` those that hold after it.
     """
 
     name: str
@@ -91,26 +92,26 @@ class Pass(Generic[Worked]):
 
     @property
     def doc(self) -> str:
-        """The first paragraph of the docstring, in one line."""
+        """The first paragraph of the docstring of ``run``, as one line."""
         return " ".join((inspect.getdoc(self.run) or "").partition("\n\n")[0].split())
 
 
 def compiler_pass(
     name: str, *, needs: Iterable[str] = (), guarantees: Iterable[str] = ()
 ) -> Callable[[Callable[[Worked], None]], Pass[Worked]]:
-    """Make a function of a unit a :class:`Pass`."""
+    """Decorate a function of a unit as a :class:`Pass`."""
     return lambda run: Pass(name, run, frozenset(needs), frozenset(guarantees))
 
 
 Observer = Callable[[Pass[Worked], Worked], None]
-"""What is called after each pass."""
+"""A function that is called after each pass, with the pass and the unit."""
 
 
 class Pipeline(Generic[Worked]):
-    """Passes in order. ``given`` are the properties that a unit has before the first of them.
+    """A sequence of passes. ``given`` are the properties that a unit has before the first pass.
 
-    Raises :class:`PassError` for two passes of one name, and for a pass whose needs nothing
-    before it guarantees.
+    Raises :class:`PassError` if two passes have the same name, or if a pass needs a property that no
+    pass before it guarantees.
     """
 
     def __init__(self, passes: Sequence[Pass[Worked]], *, given: Iterable[str] = ()) -> None:
@@ -142,7 +143,7 @@ class Pipeline(Generic[Worked]):
         return f"add a pass that does; these properties hold there: {', '.join(sorted(held)) or 'none'}"
 
     def run(self, unit: Worked, observe: Observer[Worked] | None = None) -> None:
-        """Run every pass on ``unit``, and note how long each takes."""
+        """Run all passes on ``unit``, and record how long each takes."""
         for one in self.passes:
             started = time.perf_counter()
             with spans.span("compile", f"pass: {one.name}"):

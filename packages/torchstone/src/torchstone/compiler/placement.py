@@ -1,4 +1,4 @@
-"""How the arguments and results of an exported program lie on a mesh, from what a user says of names."""
+"""Places the arguments and results of an exported program on a mesh, from the user's shardings by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..signature import InputSpec, OutputSpec, Signature
 
 
 def check_mesh(mesh: Mesh | None, shardings: Mapping[str, Any] | None) -> None:
-    """Raise :class:`ShardingError` for what is not a mesh, and for shardings without one."""
+    """Raise :class:`ShardingError` if an argument has a wrong type, or if there are shardings but no mesh."""
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ShardingError(
             f"mesh= is {described(mesh)}, which is not a mesh", hint='use torchstone.Mesh({"data": 2})'
@@ -27,9 +27,9 @@ def check_mesh(mesh: Mesh | None, shardings: Mapping[str, Any] | None) -> None:
 
 
 def for_ranks(signature: Signature, ranks: int | None, mesh: Mesh | None) -> Signature:
-    """``signature`` with the number of ranks of a module, None for one that calls no collectives.
+    """Return ``signature`` with the number of ranks of a module; None if the module calls no collectives.
 
-    Raises :class:`ShardingError` for a mesh over which a model with collectives should be split.
+    Raises :class:`ShardingError` if there are both collectives and a mesh.
     """
     if ranks is not None and mesh is not None:
         raise ShardingError(
@@ -43,7 +43,7 @@ def for_ranks(signature: Signature, ranks: int | None, mesh: Mesh | None) -> Sig
 def placement(
     mesh: Mesh, shardings: Mapping[str, Any], inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec]
 ) -> Placement:
-    """The placement of a program with this signature. What is mutated stays where it was."""
+    """Return the placement of a program. A mutated buffer or input keeps the sharding that it came with."""
     specs = assign(mesh, shardings, [(spec.target or spec.name, spec.shape) for spec in inputs])
     arguments = {one.name: spec for one, spec in zip(inputs, specs, strict=True)}
     sources = {one.target if one.kind != "input" else one.name: arguments[one.name] for one in inputs}
@@ -53,7 +53,7 @@ def placement(
 
 
 def placed(signature: Signature, where: Placement) -> Signature:
-    """``signature`` with the mesh, and with the sharding of every argument."""
+    """Return ``signature`` with the mesh, and with the sharding of each argument."""
     inputs = tuple(replace(one, sharding=_of(where, one)) for one in signature.inputs)
     return replace(signature, inputs=inputs, mesh=where.mesh)
 

@@ -1,6 +1,6 @@
-"""A program (a StableHLO module, its signature and weights) and the pipeline of an export, which makes it.
+"""A program (a StableHLO module, its signature and weights) and the pipeline of an export that makes it.
 
-It runs nothing.
+Nothing here runs a program.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from .support import NO_FORM
 
 @dataclass
 class Program:
-    """What ``export`` makes.
+    """The result of an export.
 
     ``weights`` maps the targets of the signature's parameter, buffer and
-    constant inputs to tensors (shared with the model they came from).
+    constant inputs to tensors, which share memory with the model.
     """
 
     module: hlo.Module
@@ -46,27 +46,27 @@ class Program:
     graph_module: torch.fx.GraphModule
 
     def mlir_text(self, *, debug_info: bool = False) -> str:
-        """The StableHLO module as text, with the user's source lines if ``debug_info``."""
+        """Return the StableHLO module as text, with the user's source lines if ``debug_info``."""
         return self.module.text(debug_info=debug_info)
 
     def artifact(self, stablehlo_version: str = "current", *, share_weights: bool = False) -> Artifact:
-        """Everything a consumer of that StableHLO version needs (see :func:`torchstone.hlo.resolve_version`).
+        """Return an artifact for a StableHLO version (see :func:`torchstone.hlo.resolve_version`).
 
-        The weights are copies, unless ``share_weights``: then they are the model's own memory.
+        The weights are copies unless ``share_weights``. Then they share the model's memory.
         """
         return self.with_weights(weight_arrays(self.weights, shared=share_weights), stablehlo_version)
 
     def with_weights(self, weights: Mapping[str, Any], stablehlo_version: str = "current") -> Artifact:
-        """As ``artifact``, with NumPy arrays of the caller as weights."""
+        """Return an artifact like :meth:`artifact`, with the given NumPy arrays as weights."""
         target = hlo.resolve_version(stablehlo_version)
         signature = replace(self.signature, stablehlo_version=target)
         return Artifact(self.module.serialize(target), signature, dict(weights))
 
 
 def weight_arrays(weights: Mapping[str, torch.Tensor], *, shared: bool = False) -> dict[str, Any]:
-    """NumPy arrays with the values of ``weights``, copies unless ``shared``.
+    """Return ``weights`` as NumPy arrays, which are copies unless ``shared``.
 
-    There is one array for tensors that are the same memory, as tied weights are.
+    Tensors that are the same memory, such as tied weights, become a single array.
     """
     made: dict[Any, Any] = {}
     arrays = {}
@@ -91,7 +91,7 @@ def build_program(
     mesh: Mesh | None = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Program:
-    """Capture ``model`` and take it through the pipeline, with ``passes`` of a user in it.
+    """Capture ``model`` and run the export pipeline on it, with the user's ``passes``.
 
     Raises :class:`CaptureError`, :class:`PassError`, :class:`ShardingError`, or
     :class:`UnsupportedOperators` with every operator that has no lowering.
@@ -110,17 +110,17 @@ def build_program(
 
 
 def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") -> Program:
-    """A normalized ``ExportedProgram`` as a program; raises :class:`UnsupportedOperators`."""
+    """Lower a normalized ``ExportedProgram``; raises :class:`UnsupportedOperators` if it does not lower."""
     export = Export(exported, weights)
     Pipeline(lowering_passes([read_signature]), given=NORMALIZED).run(export)
     return export.program()
 
 
 def normalize(captured: ExportedProgram) -> ExportedProgram:
-    """A functional program that calls only operators with a lowering, as far as decompositions reach.
+    """Return a functional program that calls only operators with a lowering, as far as decompositions reach.
 
-    Raises :class:`CaptureError` where PyTorch finds no functional form, and for
-    arguments that eager PyTorch refuses.
+    Raises :class:`CaptureError` if PyTorch finds no functional form, or if eager PyTorch
+    refuses the arguments of a call.
     """
     export = Export(captured)
     Pipeline(NORMALIZING, given=CAPTURED).run(export)
@@ -144,7 +144,7 @@ class Export(Unit):
         self.shardings: Mapping[str, Any] = {}
 
     def program(self) -> Program:
-        """What the whole pipeline has made."""
+        """Return the program, after the whole pipeline has run."""
         assert self.reader is not None
         bounds = None if self.bounded is None else self.bounded.bounds
         signature = self.reader.signature(self.checks, seed=self.survey.seeded, bounds=bounds)
@@ -157,9 +157,10 @@ class Export(Unit):
 
 @compiler_pass("check-aliasing", guarantees=["independent-inputs"])
 def check_aliasing(export: Export) -> None:
-    """Raise CaptureError where the graph depends on how its tensors lie in memory.
+    """Raise CaptureError if the graph depends on how its tensors lie in memory.
 
-    It writes into memory that inputs share, resizes shared memory, or reads what has gaps by strides.
+    Such a graph writes into memory that inputs share, resizes shared memory, or reads memory with gaps
+    by strides.
     """
     check_example_aliasing(export.exported)
     check_resized_outputs(export.exported)
@@ -169,14 +170,14 @@ def check_aliasing(export: Export) -> None:
 
 @compiler_pass("decompose", needs=["valid-arguments"], guarantees=["functional", "metadata"])
 def decompose(export: Export) -> None:
-    """Replace writes by values, and every overload that has no lowering by PyTorch's decomposition."""
+    """Replace operators that write by functional ones, and those without a lowering by decompositions."""
     export.exported = decomposed(export.exported)
     export.module = export.exported.graph_module
 
 
 @compiler_pass("bound-sizes", needs=["functional", "metadata"], guarantees=["bounded"])
 def bound_sizes(export: Export) -> None:
-    """Make sizes that depend on values as large as they may become, and compute what they really are."""
+    """Pad tensors whose sizes depend on values to the largest sizes possible, and compute the true sizes."""
     if not unknown_symbols(export.exported):
         return
     try:
@@ -190,7 +191,7 @@ def bound_sizes(export: Export) -> None:
 
 @compiler_pass("read-signature", needs=["functional", "metadata"], guarantees=["signature"])
 def read_signature(export: Export) -> None:
-    """Describe inputs, outputs and mutations, and take the weights out of the exported program."""
+    """Describe inputs, outputs and mutations, and collect the weights of the exported program."""
     export.reader = reader = SignatureReader(export.exported, export.weights)
     export.name = type(export.module).__name__
     export.labels = {spec.name: spec.target or spec.name for spec in reader.inputs}
@@ -204,7 +205,7 @@ def read_signature(export: Export) -> None:
 
 @compiler_pass("place", needs=["signature"], guarantees=["placement"])
 def place_on_mesh(export: Export) -> None:
-    """Say how arguments and results lie on the mesh that the program is for, if it is for one."""
+    """Decide how arguments and results lie on the mesh, if the program is for a mesh."""
     assert export.reader is not None
     if export.mesh is not None:
         export.placement = placement(
@@ -218,7 +219,7 @@ NORMALIZING: tuple[Pass[Export], ...] = (check_aliasing, check_call_arguments, d
 
 
 def export_pipeline(passes: Sequence[Pass[Unit]] = ()) -> Pipeline[Export]:
-    """From a captured program to StableHLO."""
+    """Return the pipeline from a captured program to StableHLO, with the user's ``passes``."""
     if not isinstance(passes, Iterable):
         raise PassError(f"passes is {described(passes)}, not a list of passes")
     between: list[Pass[Any]] = [read_signature, place_on_mesh, *passes]

@@ -1,7 +1,8 @@
-"""Where operators come from while PyTorch runs: the user's line, the module, the phase of a training step.
+"""Finds out where a call of an operator comes from: the user's line, the module, the phase of training.
 
-A graph that Dynamo made knows this of its nodes. :class:`Provenance` finds it out where operators run: in
-eager PyTorch, and in the trace of a whole training step, whose nodes it marks the way Dynamo does.
+The nodes of a graph that Dynamo made have this in their metadata. :class:`Provenance` finds it out while
+operators run: in eager PyTorch, and in the trace of a whole training step. It marks the nodes of that trace
+as Dynamo does.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Phase = Literal["forward", "backward", "optimizer"]
 
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
-"""Paths of what belongs to no module of a training step's model."""
+"""Module paths for operators that belong to no module of a training step's model."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where a call of an operator comes from.
 
-    ``path`` is that of the innermost module of the model, ``module`` the path with the module's type.
+    ``path`` is the path of the innermost module of the model; ``module`` is that path with the module's type.
     """
 
     phase: Phase
@@ -46,7 +47,7 @@ class Origin:
 
 
 def origin_of(node: Node, phase: Phase) -> Origin:
-    """Where a graph's node comes from, as far as it is marked; ``phase`` unless it is marked with its own."""
+    """Return the origin in the metadata of a graph's node; ``phase`` is used if the metadata has none."""
     marked = node.meta.get("custom") or {}
     if "phase" in marked:
         return Origin(marked["phase"], user_location(node), marked["module"])
@@ -56,17 +57,18 @@ def origin_of(node: Node, phase: Phase) -> Origin:
 
 
 def _text(path: str, kind: Any) -> str:
-    """A module's path and type, as in ``layers.0 (Linear)``."""
+    """Return a module's path and type, as in ``layers.0 (Linear)``."""
     name = kind.rpartition(".")[2] if isinstance(kind, str) else kind.__name__
     return f"{path} ({name})" if path else name
 
 
 class Provenance(TorchDispatchMode):
-    """Knows, while it is active, the origin of the operator that runs; :attr:`phase` is the caller's to set.
+    """A mode that knows the origin of each operator while it runs. The caller sets :attr:`phase`.
 
-    An operator of a backward pass belongs to the module whose forward it differentiates, as autograd's
-    sequence numbers tell. With ``marking`` the nodes of a graph that is being traced get the module, inside
-    ``preserve_node_meta``; with ``lines`` the phase and the line too, which takes a walk over the stack each.
+    An operator of a backward pass belongs to the module whose forward it differentiates; autograd's
+    sequence numbers tell which one. With ``marking``, the nodes of a graph that is being traced inside
+    ``preserve_node_meta`` get the module. With ``lines``, they also get the phase and the line, which takes
+    a walk over the stack for each operator.
     """
 
     def __init__(self, model: Any, *, marking: bool = False, lines: bool = True) -> None:
@@ -83,7 +85,7 @@ class Provenance(TorchDispatchMode):
 
     def __enter__(self) -> Any:
         self._outermost, self._thread = sys._getframe(1), threading.get_ident()
-        if not self._names:  # the modules that a function calls
+        if not self._names:  # a function: follow all modules that it calls
             self._active.callback(register_module_forward_pre_hook(self._entered).remove)
             self._active.callback(register_module_forward_hook(self._left, always_call=True).remove)
         for module in self._names:
@@ -110,7 +112,7 @@ class Provenance(TorchDispatchMode):
         return operator(*args, **(kwargs or {}))
 
     def now(self) -> Origin:
-        """The origin of the operator that is being called."""
+        """Return the origin of the operator that is being called."""
         if derivative_in_progress() is not None:
             known = self._of_derivatives.get(sequence_number(in_backward=True), Origin("forward"))
             found = replace(known, phase="backward")
@@ -123,7 +125,7 @@ class Provenance(TorchDispatchMode):
         return found
 
     def _place(self) -> tuple[str, int] | None:
-        """The innermost line of the user's; without any, of PyTorch's modules and optimizers."""
+        """Return the innermost line of the user's code, else that of PyTorch's modules and optimizers."""
         frame: FrameType | None = sys._getframe(1)
         inside: tuple[str, int] | None = None
         while frame is not None and frame is not self._outermost:

@@ -1,4 +1,4 @@
-"""What a check asks about one call of a graph, before it is made of nodes (:mod:`.checks`)."""
+"""The question that a check asks about one call of a graph; :mod:`.checks` turns it into nodes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 
 @dataclass(frozen=True)
 class Question:
-    """Whether ``holds(**operands)`` is all true; where it is not, ``text`` says what is wrong.
+    """The question whether all of ``holds(**operands)`` is true; if not, ``text`` says what is wrong.
 
-    ``operands`` hold nodes for tensors. ``holds`` computes with PyTorch's operators; it
-    returns None where there is nothing to ask.
+    ``operands`` has nodes in place of tensors. ``holds`` computes with PyTorch's operators, and
+    returns None if there is nothing to ask.
     """
 
     text: str

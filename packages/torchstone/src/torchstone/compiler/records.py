@@ -1,4 +1,4 @@
-"""The whole record of an operator, and what it says, for people and programs that ask about one operator."""
+"""Looks up the record of an operator and describes it, for people and programs that ask about one."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .normalize import decompositions
 
 
 def record(operator: Any) -> Record:
-    """All that is known of an overload or a higher-order operator."""
+    """Return all that is known about an overload or a higher-order operator."""
     return load().record(operator)
 
 
 def find_operators(name: str) -> list[Any]:
-    """What ``aten.add.Tensor``, or ``aten.add`` for all of its overloads, names; empty if nothing."""
+    """Return the overload ``aten.add.Tensor``, or all overloads of ``aten.add``; empty if there is none."""
     space, _, rest = name.partition(".")
     packet_name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, space, None), packet_name, None) if packet_name else None
@@ -50,7 +50,7 @@ def find_operators(name: str) -> list[Any]:
 
 
 def described(known: Record) -> dict[str, Any]:
-    """A record as JSON; parts that it does not have are left out."""
+    """Return a record as JSON data, without the parts that it does not have."""
     lowering, operator = known.lowering or known.higher_order, known.operator
     found: dict[str, Any] = {"operator": known.name, "compiled": treatment(known)}
     if isinstance(operator, OpOverload):
@@ -77,7 +77,7 @@ def described(known: Record) -> dict[str, Any]:
 
 
 def treatment(known: Record) -> str:
-    """What becomes of a call of the operator in a program."""
+    """Return how a program treats a call of the operator, in words."""
     operator = known.operator
     for reason, text in (
         (known.excluded, "refused: {}"),
@@ -104,7 +104,7 @@ def treatment(known: Record) -> str:
 
 
 def derivative(known: Record) -> str:
-    """How the operator's gradient is made, or why there is none."""
+    """Return how the operator's gradient is computed, or why there is none, in words."""
     overload = known.operator
     if known.derivative is not None:
         return known.derivative
@@ -124,19 +124,19 @@ def derivative(known: Record) -> str:
 
 
 def _names_of_formula(overload: OpOverload) -> list[str]:
-    """Where PyTorch's formula may be: under its own name, that of its other form in place, or its view's."""
+    """Return the names of PyTorch's formula to try: the overload's, its in-place form's and its view's."""
     name, suffix = schema_of(overload).name.removeprefix("aten::"), f".{overload_name(overload)}"
     bases = (name, name.removesuffix("_"), f"{name}_", name.removesuffix("_copy"))
     return [f"{base}{suffix}".removesuffix(".default") for base in bases]
 
 
 def dtype_names(found: Iterable[DType]) -> list[str]:
-    """Names of dtypes, by kind and width."""
+    """Return the names of dtypes, sorted by kind and width."""
     return [dtype.name for dtype in sorted(found, key=lambda one: (one.kind, one.bits, one.name))]
 
 
 def indices(known: Record) -> dict[str, Any] | None:
-    """What the operator does with indices that are out of range; None if it takes none."""
+    """Return what the operator does with indices out of range; None if it takes no indices."""
     rule = None if known.lowering is None else known.lowering.indices
     if rule is None:
         return None
@@ -144,13 +144,13 @@ def indices(known: Record) -> dict[str, Any] | None:
 
 
 def value_rules(known: Record) -> tuple[ValueRule, ...]:
-    """What eager PyTorch requires of the values of a call."""
+    """Return the rules that eager PyTorch has for the values of a call."""
     own = () if known.lowering is None else known.lowering.values
     return own if known.assertion is None else (known.assertion,)
 
 
 def refused_values(rule: ValueRule) -> str:
-    """What PyTorch says to the values that a rule refuses."""
+    """Return PyTorch's message for the values that a rule refuses."""
     return rule.says if isinstance(rule.says, str) else "the message of the call"
 
 
@@ -159,12 +159,12 @@ def _kernels(known: Record) -> list[Any]:
 
 
 def documentation(function: Callable[..., Any]) -> str:
-    """The first line of a docstring, else where the function is."""
+    """Return the first line of a function's docstring, or its module and name if it has none."""
     return (inspect.getdoc(function) or "").partition("\n")[0] or place(function)
 
 
 def place(function: Any) -> str:
-    """Module and name of a function."""
+    """Return the module and the name of a function."""
     if isinstance(function, PartialRule):
         function = function.rule
     inner = inspect.unwrap(getattr(function, "func", function))
@@ -172,7 +172,7 @@ def place(function: Any) -> str:
 
 
 def replaced(target: Any) -> str:
-    """The name of what a capture rule replaces."""
+    """Return the name of the operator, function or method that a capture rule replaces."""
     match target:
         case (owner, str(name)):
             return f"{owner.__name__}.{name}"

@@ -1,13 +1,16 @@
-"""Calls that eager PyTorch is asked about when a program is made, on tensors of a few elements.
+"""Tries calls in eager PyTorch on small tensors, to find out which calls it refuses.
 
-Some refusals depend on no value of a tensor, and PyTorch's shape functions have none of them:
-a number that does not fit into a tensor's dtype (``full_like(int32, 2**40)``, ``int32 // 0``),
-a call whose tensors are all empty (``empty(0).max()``), indices of an axis without elements,
-a dtype that an operator made of others has no kernel for (``einsum`` of bools), and operands of
-different dtypes (``layer_norm``, ``index_put``), and results of a dtype that what they are written into
-cannot take (``bools.mul_(2)``). Such a call is made once, in eager PyTorch, on
-small tensors of the same dtypes; what PyTorch says against it is its refusal of the real call.
-That covers every overload without a list of them.
+Eager PyTorch refuses some calls whatever values their tensors have, and its shape functions do not
+report these refusals:
+
+- a number that does not fit into a tensor's dtype (``full_like(int32, 2**40)``, ``int32 // 0``)
+- a call whose tensors are all empty (``empty(0).max()``), and indices of an axis without elements
+- a composite operator on a dtype for which one of its parts has no kernel (``einsum`` of bools)
+- operands of different dtypes (``layer_norm``, ``index_put``)
+- a result whose dtype does not fit into the tensor that it is written into (``bools.mul_(2)``)
+
+Such a call is made once, in eager PyTorch, on small tensors of the same dtypes. If it raises, the
+real call is refused with the same error. This covers all overloads without a list of them.
 
 Not here: checks that are written down for one operator (:mod:`.argument_checks`).
 """
@@ -34,42 +37,42 @@ aten = namespace("aten")
 
 Arguments = Mapping[str, Any]
 Make = Callable[[torch.Tensor], torch.Tensor]
-"""From a fake tensor to one with values."""
+"""Makes a tensor with values from a fake tensor."""
 
 _BY_ZERO = "ZeroDivisionError"
 _ABOUT_NUMBERS = ("without overflow", _BY_ZERO, "to negative integer powers")
-"""What PyTorch says against a number, whatever the tensors hold."""
+"""Parts of PyTorch's errors about a number that it refuses whatever values the tensors have."""
 _ABOUT_DTYPES = re.compile(
     r"dtype|datatype|scalar type|same type|should be the same|output type|[Pp]romotion"
     r"|not supported for complex"
     r"|not implemented for '(?!Half|BFloat16)"
 )
-"""What PyTorch says against operands of different dtypes. In 16 bits it lacks kernels that programs have."""
+"""PyTorch's errors about dtypes. Missing kernels for 16-bit floats do not count: programs have these."""
 _INDICES = ("index", "indices")
-"""Parameters that choose elements of an axis; 0 is an index of every axis that has one."""
+"""Parameters that choose elements of an axis; 0 is valid for every axis that is not empty."""
 _COMPUTED_WITH = frozenset(
     wrapped for kind in ("number", "float", "Tensor") for wrapped in (kind, f"Optional[{kind}]")
 )
-"""Types of parameters whose Python numbers are computed with."""
+"""Schema types of the parameters whose Python numbers take part in the computation."""
 _SELDOM_TAKEN = frozenset({torch.bool, torch.uint16, torch.uint32, torch.uint64})
 """Dtypes for which many kernels are missing."""
 _NAMESPACES = frozenset({"aten", "torch_nn", "quantized_decomposed", "torchstone"})
-"""Of operators that run no code of a user."""
+"""Namespaces of operators that run no user code."""
 _UNREHEARSED = frozenset(registry.table("eager")) | {
     aten.as_strided.default,
     aten.as_strided_copy.default,
     aten._ctc_loss_backward.default,
     aten._ctc_loss_backward.Tensor,
 }
-"""Operators whose kernels take what cannot be made up: other kernels' results, or memory behind a tensor."""
+"""Operators whose operands cannot be made up: other kernels' results, or memory behind a tensor."""
 _SIZES = ("size", "steps")
 """Parameters that only say how large a new tensor is."""
 _MOST_ELEMENTS = 1 << 16
-"""Of a result; a larger one is not made for an answer."""
+"""The most elements of a tensor that a rehearsal may make."""
 
 
 def refusal(node: Node) -> Exception | None:
-    """What eager PyTorch says against the call of ``node``; None if nothing, or if it need not be asked."""
+    """Return what eager PyTorch raises for the call of ``node``; None if nothing, or if it is not tried."""
     overload = node.target
     if not _is_rehearsed(overload):
         return None
@@ -99,15 +102,16 @@ def refusal(node: Node) -> Exception | None:
     said = _rehearse(overload, shrunk)
     if not any(part in str(said) for part in _ABOUT_NUMBERS):
         return None
-    # Where the tensor is the divisor, its zeros were refused, not the number.
+    # If the tensor is the divisor, PyTorch refused its zeros and not the number: try again with ones.
     return said if _BY_ZERO not in str(said) or _rehearse(overload, shrunk, _small_ones) else None
 
 
 def refusal_of_any_values(node: Node) -> Exception | None:
-    """What eager PyTorch says against the call of ``node`` on tensors of these shapes; None if it takes them.
+    """Return the error that eager PyTorch raises for the call of ``node`` on tensors of its shapes, or None.
 
-    For calls that fail to lower: the shape functions of some operators take what no kernel takes. Tensors
-    are large here, so that only what cannot go on asks this. A symbolic size is the one it was traced with.
+    This is for calls that fail to lower: the shape functions of some operators accept arguments that no
+    kernel accepts. Only a call that fails anyway is tried, since the tensors are large here. A symbolic
+    size has the value that it was traced with.
     """
     overload = node.target
     if not _is_rehearsed(overload):
@@ -119,7 +123,7 @@ def refusal_of_any_values(node: Node) -> Exception | None:
             return None
     given = tree_map_only(torch.SymInt, traced_size, dict(given))
     zeros, ones = (_rehearse(overload, given, _filled(number)) for number in (0, 1))
-    return zeros and ones  # zero divides nothing, and one is no index of a single row
+    return zeros and ones  # zeros fail as divisors, and ones as indices of a single row: both must fail
 
 
 def _is_rehearsed(operator: Any) -> TypeGuard[OpOverload]:
@@ -132,7 +136,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _finds_nothing(given: Arguments, tensors: list[torch.Tensor]) -> bool:
-    """True if all tensors are empty, or one of those that indices choose from is."""
+    """Whether all tensors are empty; with indices, whether another tensor is empty but no index tensor is."""
     if not any(map(_is_empty, tensors)):
         return False
     indices = _tensors([given.get(name) for name in _INDICES])
@@ -140,9 +144,10 @@ def _finds_nothing(given: Arguments, tensors: list[torch.Tensor]) -> bool:
 
 
 def _is_mixed(overload: OpOverload, given: Arguments) -> bool:
-    """Whether operands have different dtypes, or others than the operator reads or writes.
+    """Whether the operands have different dtypes.
 
-    Bools, and indices that it reads, may have their own; numbers are complex beside real tensors.
+    Bool tensors and indices that the operator reads do not count. A complex number counts as different
+    from a real tensor, and a call that writes into its indices always counts.
     """
     written = {one.name for one in schema_of(overload).arguments if one.is_write}
     if not written.isdisjoint(_INDICES):
@@ -154,7 +159,7 @@ def _is_mixed(overload: OpOverload, given: Arguments) -> bool:
 
 
 def _writes_integers(overload: OpOverload, given: Arguments) -> bool:
-    """Whether a call writes into bools or integers, which do not take every result."""
+    """Whether a call writes into a bool or integer tensor, whose dtype does not fit every result."""
     written = {one.name for one in schema_of(overload).arguments if one.is_write}
     return any(not one.is_floating_point() for one in _tensors([given.get(name) for name in written]))
 
@@ -169,7 +174,7 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 def _numbers(overload: OpOverload, given: Arguments) -> Iterator[Any]:
-    """The Python numbers that a call computes with; sizes, dimensions and flags are none of them."""
+    """Yield the Python numbers that a call computes with, without sizes, dimensions and flags."""
     for argument in schema_of(overload).arguments:
         value = given.get(argument.name)
         if str(argument.type) in _COMPUTED_WITH and isinstance(value, (int, float, complex)):
@@ -177,7 +182,7 @@ def _numbers(overload: OpOverload, given: Arguments) -> Iterator[Any]:
 
 
 def _fits(number: complex, dtype: torch.dtype) -> bool:
-    """True where no operator of ``dtype`` refuses ``number``; zero and negative numbers divide and raise."""
+    """Whether no operator of ``dtype`` refuses ``number``. Integers <= 0 fail as divisors or exponents."""
     if isinstance(number, complex):
         return dtype.is_complex
     if dtype.is_floating_point or dtype.is_complex:
@@ -186,7 +191,7 @@ def _fits(number: complex, dtype: torch.dtype) -> bool:
 
 
 def _rehearse(overload: OpOverload, given: Arguments, made: Make | None = None) -> Exception | None:
-    """What eager PyTorch raises for the call on small tensors, or on those ``made``; None if it returns."""
+    """Return what eager PyTorch raises for the call on the tensors of ``made`` (small zeros), or None."""
     try:
         with (
             without_modes(),
@@ -209,7 +214,7 @@ def _filled(number: int) -> Make:
 
 
 def _small(like: torch.Tensor) -> torch.Tensor:
-    """Zeros of the same dtype and rank, with at most two elements along each axis; an empty one is kept."""
+    """Return zeros of the same dtype and rank, at most 2 along each axis; an empty tensor keeps its shape."""
     if _is_empty(like) and _is_small(like):  # other sizes might not fit those among the arguments
         return torch.zeros(like.shape, dtype=like.dtype, device="cpu")
     return torch.zeros([_shrunk(size) for size in like.shape], dtype=like.dtype, device="cpu")

@@ -1,4 +1,4 @@
-"""Reading the signature of a normalized ``ExportedProgram``: inputs, outputs, trees, symbols and weights."""
+"""Reads the signature of a normalized ``ExportedProgram``: inputs, outputs, trees, symbols and weights."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ _OUTPUT_KINDS: dict[Any, OutKind] = {
 class SignatureReader:
     """The inputs and outputs of a normalized ``ExportedProgram``.
 
-    ``weights`` maps targets to the tensors that are arguments, ``baked`` placeholders to those that
-    become constants.
+    ``weights`` maps targets to the tensors that become arguments of the program. ``baked`` maps names of
+    placeholders to the tensors that become constants.
     """
 
     def __init__(self, exported: ExportedProgram, weights: Weights) -> None:
@@ -98,7 +98,7 @@ class SignatureReader:
         self.outputs, self.output_tree = self._outputs(nodes)
 
     def _check_numbers(self, leaves: Sequence[Tree]) -> None:
-        """Raises where a Python number among the inputs is dynamic and is not a size of a tensor."""
+        """Raise :class:`CaptureError` if an input is a dynamic Python number and not a size of a tensor."""
         sizes = {dim for spec in self.inputs for dim in spec.shape}
         for name, leaf in zip(self.exported.graph_signature.user_inputs, leaves, strict=True):
             if "dim" in leaf and leaf["dim"] not in sizes:
@@ -142,9 +142,9 @@ class SignatureReader:
     def signature(
         self, checks: Sequence[Check], *, seed: bool, bounds: Mapping[str, int | str | None] | None = None
     ) -> Signature:
-        """The signature of the program, with a result per check and with a seed if it draws numbers.
+        """Return the signature, with one result per check, and with a seed if ``seed``.
 
-        ``bounds`` are those of sizes that depend on values, in the order of their results.
+        ``bounds`` maps each size that depends on values to its bound, in the order of the results.
         """
         known = bounds or {}
         inner = unknown_symbols(self.exported)
@@ -159,7 +159,7 @@ class SignatureReader:
         return replace(made, symbols=ranges, relations=self._relations(ranges), bounds=known)
 
     def _require_symbols(self) -> None:
-        """Raises :class:`UnsupportedShape` where lowering has made a number of a symbol of the inputs."""
+        """Raise :class:`UnsupportedShape` if lowering turned a symbolic size of an input into a number."""
         nodes = {node.name: node for node in self.exported.graph.nodes if node.op == "placeholder"}
         for spec in self.inputs:
             value = nodes[spec.name].meta.get("val")
@@ -173,9 +173,10 @@ class SignatureReader:
                 )
 
     def _relations(self, ranges: Mapping[str, Range]) -> tuple[str, ...]:
-        """What was assumed of the sizes of inputs where the model was traced, beyond their ranges.
+        """Return what tracing assumed about the sizes of inputs, beyond their ranges.
 
-        Raises :class:`UnsupportedShape` for what no artifact can say: other sizes would go unnoticed.
+        Raises :class:`UnsupportedShape` for an assumption that an artifact cannot express: a call with
+        sizes that break it would go unnoticed.
         """
         known = {name for spec in self.inputs for dim in spec.shape for name in names_in(str(dim))}
         sizes = [
@@ -196,7 +197,7 @@ class SignatureReader:
 
 
 def next_values(inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> dict[str, int]:
-    """The position of the output that is the next value of a parameter or buffer, by its name as an input."""
+    """Map each mutated parameter or buffer, by input name, to the position of the output that replaces it."""
     updated = {one.target: place for place, one in enumerate(outputs) if one.kind == "buffer_mutation"}
     pairs = ((one, updated.get(one.target)) for one in inputs if one.kind != "input")
     return {
@@ -215,7 +216,7 @@ def call_signature(
     *,
     seed: bool,
 ) -> Signature:
-    """The signature of a program with a result per check, and with a seed if it draws numbers."""
+    """Return a signature with one result per check, and with a seed if ``seed``."""
     seeds = [InputSpec("seed", "seed", (2,), dtypes.UINT64, None)] if seed else []
     results = [
         OutputSpec(check.kind, f"{check.kind}{i}", (), dtypes.BOOL, check.text)
@@ -236,12 +237,12 @@ def _shape_text(value: torch.Tensor) -> tuple[int | str, ...]:
 
 
 def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
-    """``symbol → (smallest, largest or None)`` from the program's range constraints."""
+    """Return the program's range constraints as ``symbol → (smallest, largest or None)``."""
     ranges: dict[str, tuple[int, int | None]] = {}
     for symbol, allowed in exported.range_constraints.items():
-        if not symbol.is_Symbol:  # the range of an expression follows from its symbol's
+        if not symbol.is_Symbol:  # the range of an expression follows from those of its symbols
             continue
-        lower, upper = allowed.lower, allowed.upper  # infinite where nothing is known
+        lower, upper = allowed.lower, allowed.upper  # infinite if nothing is known
         ranges[str(symbol)] = (
             int(lower) if lower.is_Integer else 0,
             int(upper) if upper.is_Integer and upper < sys.maxsize - 1 else None,
@@ -307,7 +308,7 @@ def _named_tuple(node: pytree.TreeSpec) -> tuple[type, Sequence[str]] | None:
 
 
 def _record_keys(node: pytree.TreeSpec, count: int) -> tuple[Sequence[str], Sequence[str]]:
-    """Field names of a registered class, from its context, and those of fields that are None."""
+    """Return the field names of a registered class, from its context, and the names of its None fields."""
     context = node.context
     if is_dataclass(node.type) and len(context) == 2 and all(isinstance(part, list) for part in context):
         return context[0], context[1]

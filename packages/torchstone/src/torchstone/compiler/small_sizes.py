@@ -1,9 +1,9 @@
-"""What becomes of a program at the sizes 0 and 1, which tracing takes for sizes of 2 or more.
+"""Finds out whether a program is right for the sizes 0 and 1, which tracing treats like larger sizes.
 
 ``torch.export`` decides branches on a dynamic size as if it were at least 2, and no shape function knows
-what kernels say against empty tensors. So the model itself is asked, once per symbol and size that the
-program allows: eager PyTorch runs it on the example inputs, cut to that size. Where it raises, or returns
-tensors of other shapes or dtypes than the program says, the program refuses that size, with the reason.
+which kernels refuse empty tensors. So eager PyTorch runs the model on the example inputs, cut to the small
+size, once per symbol and small size that the program allows. If this raises, or returns tensors of other
+shapes or dtypes than the program says, the program refuses that size and gives the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
 _SMALL = (0, 1)
 _ANY_NUMBERS = (0, 1)
-"""Tried in place of integers: 0 fails as a divisor, and 1 as an index of a single row."""
+"""The values tried in place of integers: 0 fails as a divisor, and 1 fails as an index of a single row."""
 _LONGEST_REASON = 300
 
 
@@ -44,10 +44,10 @@ def with_small_sizes(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Signature:
-    """``signature`` with a relation, and its reason, for each small size that the program refuses.
+    """Return ``signature`` with a relation, and its reason, for each small size that the program refuses.
 
-    The model is not asked about size 0 where it calls gradients: some of PyTorch's kernels divide by the
-    size and end the process.
+    Size 0 is not tried if the model calls gradients: some of PyTorch's kernels divide by the size and
+    crash the process.
     """
     if not signature.symbols or isinstance(model, ExportedProgram) or _is_told_sizes(signature.input_tree):
         return signature
@@ -65,14 +65,14 @@ def with_small_sizes(
 
 
 def _is_told_sizes(tree: Tree) -> bool:
-    """Whether dynamic sizes are among the inputs as Python numbers, which would have to be cut too."""
+    """Whether an input is a dynamic size as a Python number, which would have to be cut too."""
     ((kind, content),) = tree.items()
     parts = content["values"] if kind in ("dict", "record") else content if kind in ("tuple", "list") else ()
     return kind == "dim" or any(map(_is_told_sizes, parts))
 
 
 def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | None:
-    """The example inputs, each tensor in one place only; None if eager PyTorch cannot compute with them."""
+    """Return the example inputs with each tensor copied; None if eager PyTorch cannot compute with them."""
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(type(leaf) is not torch.Tensor or leaf.is_meta for leaf in leaves):
         return None
@@ -81,7 +81,7 @@ def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | N
 
 
 def _allowed(signature: Signature) -> Iterator[tuple[str, int]]:
-    """Every symbol with each of the small sizes that its range has."""
+    """Yield each symbol of an input size with each small size that its range allows."""
     for symbol, (low, high) in signature.symbols.items():
         for size in _SMALL if symbol not in signature.bounds else ():
             if low <= size and (high is None or size <= high):
@@ -91,7 +91,7 @@ def _allowed(signature: Signature) -> Iterator[tuple[str, int]]:
 def _why_not(
     signature: Signature, module: torch.nn.Module, given: Arguments, small: Mapping[str, int]
 ) -> str | None:
-    """Why the program cannot take ``small`` sizes of symbols, the rest as in the example; else None."""
+    """Return why the program cannot take ``small`` sizes, with others as in the example; None if it can."""
     leaves = flatten(signature.input_tree, given)
     tensors = [leaves[place] for place in range(len(leaves))]
     specs = [spec for spec in signature.inputs if spec.kind == "input"]
@@ -119,17 +119,17 @@ def _why_not(
         return None
     if not isinstance(result, Exception):
         return None if pads() else _difference(signature, result, symbols)
-    # An index of the example may be none of a smaller axis, and other values of the inputs pass.
+    # An index of the example may be out of range for a smaller axis, while other values are in range.
     for number in _ANY_NUMBERS:
         if not isinstance(called([_filled(tensor, number) for tensor in cut]), Exception):
             return None
     if isinstance(called(tensors), Exception):
-        return None  # it is not about sizes
+        return None  # the error is not about sizes
     return f"eager PyTorch raises {type(result).__name__}: {shorten(str(result), _LONGEST_REASON)}"
 
 
 class _Gradient(Exception):
-    """The model calls a gradient."""
+    """Raised when the model calls a gradient."""
 
 
 class _NoGradients(TorchDispatchMode):
@@ -145,14 +145,14 @@ class _NoGradients(TorchDispatchMode):
 
 @contextmanager
 def _without_gradients() -> Iterator[None]:
-    # Dynamo, which PyTorch runs for operators that take functions, keeps what it compiles under a mode. The
-    # stance is one for all threads, so no two of ours may set it at the same time.
+    # PyTorch runs Dynamo for operators that take functions, and Dynamo keeps what it compiles under a mode.
+    # All threads share one stance, so no two of our threads may set it at the same time.
     with no_other_traces(), torch.compiler.set_stance("force_eager"), _NoGradients():
         yield
 
 
 def _cut(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """``tensor`` with the first elements along each axis; over and over where the axis gets longer."""
+    """Return the first elements of ``tensor`` along each axis, repeated if the axis gets longer."""
     for axis, size in enumerate(shape):
         old = tensor.shape[axis]
         if size != old:
@@ -167,13 +167,13 @@ def _copy(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _filled(tensor: torch.Tensor, number: int) -> torch.Tensor:
-    """``tensor``, with ``number`` in place of each value if these are integers."""
+    """Return ``tensor``, with each value replaced by ``number`` if it has an integer or bool dtype."""
     exact = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
     return torch.full_like(tensor, number) if exact else tensor
 
 
 def _difference(signature: Signature, result: Any, symbols: Mapping[str, int]) -> str | None:
-    """How the tensors of ``result`` differ from what the program returns at these sizes."""
+    """Return how the tensors of ``result`` differ from what the program returns at these sizes, or None."""
     outputs, unknown = signature.outputs, signature.bounds.keys()
     found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     if any(leaf.layout is not torch.strided for leaf in found):

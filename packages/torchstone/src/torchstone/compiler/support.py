@@ -1,4 +1,4 @@
-"""What of a graph the registry can lower, and why not."""
+"""Finds out which calls of a graph the registry can lower, and why it cannot lower the others."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ NO_EFFECT, EXCLUDED = frozenset(registry.table("no_effect")), registry.table("ex
 IN_EAGER = registry.table("eager")
 _BY_CHOICE = frozenset(IN_EAGER.values())
 SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.find(), tracing.replay_rng_state.find()
-"""Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
+"""The operators of activation checkpointing, which needs the same random numbers twice.
+
+The first returns ``(state, result)``. The second takes ``(state, …)`` and returns the result.
+"""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What one walk over a graph tells, subgraphs included.
+    """What is known about the calls of a graph and its subgraphs.
 
-    ``native`` counts the calls of each overload that lowers; ``unsupported`` lists what does not,
-    with reason and source lines, and ``preferred`` what eager PyTorch runs by choice; ``seeded`` is True
-    if a call draws random numbers.
+    ``native`` counts the calls of each overload that lowers. ``unsupported`` lists the operators that do
+    not, with reason and source lines, and ``preferred`` those that eager PyTorch runs by choice. ``seeded``
+    is True if a call draws random numbers.
     """
 
     native: Counter[str]
@@ -52,7 +55,7 @@ class Survey:
 
 
 def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
-    """Ask of every operator in ``module`` whether it lowers, and whether it draws random numbers."""
+    """Find out for each operator in ``module`` whether it lowers, and whether it draws random numbers."""
     registry = registry or load()
     native: Counter[str] = Counter()
     counts: Counter[tuple[str, str]] = Counter()
@@ -77,11 +80,11 @@ def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
 
 
 NO_FORM = "no_bounded_form"
-"""The entry of a node's metadata with the reason why a size that depends on values cannot reach it."""
+"""The key in a node's metadata of the reason why the node cannot have sizes that depend on values."""
 
 
 def unsupported_reason(node: Node, registry: Registry) -> str | None:
-    """Why ``node`` cannot be lowered; None if it can."""
+    """Return why ``node`` cannot be lowered; None if it can."""
     target = node.target
     if target in NO_EFFECT or target is operator.getitem:
         return None
@@ -148,7 +151,7 @@ def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
 
 
 def _subject_dtype(node: Node) -> DType | None:
-    """The dtype that a lowering's declared dtypes speak of: the first tensor operand's, else the result's."""
+    """Return the dtype to look for in a lowering's dtypes: the first tensor operand's, else the result's."""
     candidates = [*(n.meta.get("val") for n in node.all_input_nodes), node.meta.get("val")]
     for value in _tensors(candidates):
         return dtypes.from_torch(value.dtype)
@@ -156,7 +159,7 @@ def _subject_dtype(node: Node) -> DType | None:
 
 
 def _complex_dtypes(node: Node, lowering: Lowering) -> Iterable[DType]:
-    """Complex dtypes of any operand, for an elementwise operator of real numbers."""
+    """Return the complex dtypes of the operands, if ``lowering`` is elementwise and for real numbers only."""
     real = lowering.dtypes & dtypes.FLOATING and not lowering.dtypes & dtypes.COMPLEX
     if torch.Tag.pointwise not in lowering.overload.tags or not real:
         return []
@@ -170,7 +173,7 @@ def draws(node: Node, registry: Registry) -> bool:
 
 
 def _makes_unknown_size(node: Node) -> bool:
-    """True if a size of the node's result is a symbol that no input has: it depends on data."""
+    """Whether a size of the node's result depends on values, and comes from none of its inputs."""
     unknown = _unbacked([node.meta.get("val")])
     return bool(unknown) and bool(unknown - _unbacked(n.meta.get("val") for n in node.all_input_nodes))
 

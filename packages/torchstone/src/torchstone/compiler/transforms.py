@@ -1,4 +1,4 @@
-"""Transforms of ``torch.func`` that differentiate inside of a model, which ``torch.export`` leaves out."""
+"""Refuses ``torch.func`` transforms that differentiate inside a model: ``torch.export`` leaves them out."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..errors import CaptureError
 from .graphs import is_users_file, location_text
 
 _ENDS = ("_unwrap_for_grad", "_unpack_dual")
-"""What is in a graph where ``grad``, ``vjp`` or ``jvp`` ends; their gradients are not."""
+"""Calls that a graph has where ``grad``, ``vjp`` or ``jvp`` ends. The gradients are not in the graph."""
 _FILE = "_functorch/eager_transforms.py"
 
 
 def refusal_of(node: Node) -> CaptureError | None:
-    """The error for a node of a captured graph; None if it is of no such transform."""
+    """Return the error for a node of a captured graph; None if no such transform made the node."""
     if getattr(node.target, "__name__", "") not in _ENDS:
         return None
     return _refusal(location_text(node))
 
 
 def refusal_for(error: Exception) -> CaptureError | None:
-    """The error in place of one that tracing a transform raised; None if it is about something else."""
+    """Return the error in place of ``error`` if tracing a transform raised it; None for any other."""
     frames = traceback.extract_tb(error.__traceback__)
     if not any(frame.filename.replace("\\", "/").endswith(_FILE) for frame in frames):
         return None

@@ -1,8 +1,8 @@
-"""Passes of users: functions of a graph, and what the compiler requires of the graph that they leave.
+"""User-defined passes: functions that change a graph, and checks of the graph that they return.
 
-Such a pass runs on the graph of one program when everything in it lowers. It may change what is
-computed, but not the inputs, nor number, shapes and dtypes of the outputs; and what it leaves must
-lower. All of this is checked here, so that an error names the pass.
+Such a pass runs on the graph of one program, after it is known that everything in the graph lowers. The
+pass may change what is computed. It may not change the inputs, nor the number, shapes and dtypes of the
+outputs, and the new graph must lower too. All of this is checked here, so that an error names the pass.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ Change = Callable[[GraphModule], GraphModule]
 def graph_pass(
     name: str, *, needs: Iterable[str] = (), guarantees: Iterable[str] = ()
 ) -> Callable[[Change], Pass[Unit]]:
-    """Make a function from graph module to graph module a pass, for ``passes`` of :func:`torchstone.export`.
+    """Turn a function of a graph module into a pass, for ``passes`` of :func:`torchstone.export`.
 
-    The function may change the module that it gets and return it. New nodes need no metadata.
-    ``needs`` and ``guarantees`` name properties: the compiler's own, or yours, with which passes of
-    yours say how they follow each other. Raises :class:`PassError` for a name that is not one.
+    The function may change the graph module that it gets and return it, or return another one. New nodes
+    need no metadata.
+
+    ``needs`` and ``guarantees`` name properties: the compiler's own, or yours, which order your passes
+    among themselves. Raises :class:`PassError` if ``name`` is not a non-empty string, or if ``needs`` or
+    ``guarantees`` is a string instead of a list.
     """
     for what, names in (("needs", needs), ("guarantees", guarantees)):
         if isinstance(names, str):
@@ -55,7 +58,7 @@ def graph_pass(
 
 
 def _apply(name: str, change: Change, unit: Unit) -> None:
-    """Let ``change`` work on the unit's graph, and check what it leaves."""
+    """Apply ``change`` to the unit's graph, and check the graph that it returns."""
     inputs, outputs = _inputs(unit.module), output_values(unit.module)
     kept = [value.meta.get("val") if isinstance(value, Node) else value for value in outputs]
     calls = {node: _call(node) for node in unit.module.graph.nodes}
@@ -96,9 +99,9 @@ def _call(node: Node) -> tuple[Any, ...]:
 
 
 def _renew_metadata(name: str, module: GraphModule, calls: Mapping[Node, tuple[Any, ...]]) -> None:
-    """Ask PyTorch for shape and dtype of every call that is not among ``calls``, or whose operands changed.
+    """Ask PyTorch for the shape and dtype of each call that is not among ``calls`` or whose operands changed.
 
-    Raises :class:`PassError` for what is not a functional call, and for one that PyTorch refuses.
+    Raises :class:`PassError` for a node that is not a functional call, and for a call that PyTorch refuses.
     """
     mode = detect_fake_mode([node.meta.get("val") for node in module.graph.nodes])
     changed: set[Node] = set()
@@ -131,7 +134,7 @@ def _renew_metadata(name: str, module: GraphModule, calls: Mapping[Node, tuple[A
 
 
 def _value(module: GraphModule, node: Node, mode: Any) -> Any:
-    """What ``node`` makes of fake tensors; of subgraphs and their operators, what the metadata says."""
+    """Return the value of ``node`` on fake tensors; for a higher-order operator, that in its metadata."""
     if isinstance(node.target, HigherOrderOperator):
         return node.meta.get("val")
     with torch.no_grad(), mended_operators():
@@ -147,7 +150,7 @@ def _value(module: GraphModule, node: Node, mode: Any) -> Any:
 
 
 def _require_outputs(name: str, module: GraphModule, kept: list[Any]) -> None:
-    """Raise :class:`PassError` where outputs differ from ``kept`` in form; let them keep their strides."""
+    """Raise :class:`PassError` if outputs differ from ``kept`` in shape or dtype; keep their old strides."""
     found = output_values(module)
     if len(found) != len(kept):
         raise PassError(f"the pass {name!r} changes the number of outputs from {len(kept)} to {len(found)}")
@@ -163,7 +166,7 @@ def _require_outputs(name: str, module: GraphModule, kept: list[Any]) -> None:
 
 
 def _form(value: Any) -> str:
-    """Dtype and shape of a tensor as text; of anything else its own text."""
+    """Return the dtype and shape of a tensor as text, and any other value as its own text."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
     if isinstance(value, (tuple, list)):

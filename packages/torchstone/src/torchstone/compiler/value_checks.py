@@ -1,7 +1,7 @@
-"""Values that eager PyTorch refuses: what is asked about them with ``config.check_values``.
+"""The questions about values that ``config.check_values`` asks: whether eager PyTorch would refuse them.
 
-The rules stand in the operators' records. Operators that do nothing but check are dropped without the
-setting (:mod:`.support`).
+The rules are in the operators' records. Without the setting, operators that do nothing but check are
+dropped (:mod:`.support`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .questions import Question
 
 
 def value_questions(node: Node) -> Iterator[Question]:
-    """One question per rule of a call's operator."""
+    """Yield one question for each rule of the operator that ``node`` calls."""
     target: Any = node.target
     record = load().record(target)
     rules: tuple[ValueRule, ...]

@@ -1,7 +1,7 @@
-"""``torch.autocast("pjrt")``: which operators run in the lower precision, which in float32, which promote.
+"""The operators that ``torch.autocast("pjrt")`` runs in the lower precision, in float32, or promotes.
 
-The lists are CUDA's (aten/src/ATen/autocast_mode.h), because a device with autocast is expected to have them.
-Weights are not cached: a cast of a small tensor costs less than the look-up would.
+The lists are CUDA's (aten/src/ATen/autocast_mode.h), because users expect them of a device with autocast.
+Casts of weights are not cached: casting a small tensor costs less than looking it up.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def _kernel(overload: OpOverload, dtype: Dtype) -> Callable[..., Any]:
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
-    """An argument with its tensors, which may be in a list, in ``dtype``."""
+    """Return an argument, which may be a list, with its tensors cast to ``dtype``."""
     if type(value) in (list, tuple):
         return [_cast(one, dtype) for one in value]
     return value.to(dtype) if _is_cast(value) and value.dtype is not dtype else value
 
 
 def _is_cast(value: Any) -> bool:
-    """Whether autocast may change the dtype: of floating-point tensors of the device below float64."""
+    """Whether autocast may cast ``value``: a floating-point tensor of the device that is not float64."""
     return (
         isinstance(value, torch.Tensor)
         and value.device.type == DEVICE_TYPE
@@ -100,7 +100,7 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """By operator name, without the namespace."""
+    """Yield the autocast kernels, each with its operator's name without the namespace."""
     for names, dtype in ((LOWER_PRECISION, _lower), (FLOAT32, _float32), (WIDEST, _widest)):
         for name in names:
             packet = getattr(torch.ops.aten, name, None)

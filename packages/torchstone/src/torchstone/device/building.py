@@ -1,7 +1,7 @@
 """From a graph to a program: StableHLO that reads views out of storages and writes views back.
 
-The program takes the flat arrays of the storages, reads its views out of them, computes what the graph says,
-and puts written views back, all in one executable. Not here: the graph (``drafting``).
+The program takes the flat arrays of the storages, reads views out of them, computes the graph, and writes
+changed views back, all in one executable. The graph itself is made in :mod:`.drafting`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def build(
     kwargs: Mapping[str, Any],
     composed: Callable[..., Any] | None = None,
 ) -> Plan:
-    """The plan for a call. Raises :class:`Unplanned`, or what PyTorch's metadata functions raise.
+    """Return the plan for a call. Raises :class:`Unplanned`, or what PyTorch's metadata functions raise.
 
-    ``composed`` is traced in place of the operator. Tensors of inference mode would not say what it writes.
+    ``composed`` is traced in place of the operator. Inference mode is off while it is traced, because
+    inference tensors do not record what it writes.
     """
     with (
         tracing(),
@@ -65,7 +66,7 @@ def _refuse_repeats(target: Layout) -> None:
 
 
 class _Planner:
-    """Puts reading and writing of storages around a graph."""
+    """A builder that wraps a graph in the code that reads and writes storages."""
 
     def __init__(
         self, draft: Draft, module: GraphModule, written: list[int], new: list[torch.Tensor]
@@ -104,7 +105,7 @@ class _Planner:
         )
 
     def _lengths(self) -> dict[int, int]:
-        """Bytes of each box when the program has run."""
+        """Return the number of bytes that each box holds after the program has run."""
         found = {place: box.nbytes for place, box in enumerate(self.call.boxes)}
         for tensor in self.written:
             place, layout_ = self.call.places[tensor], self.after[tensor]
@@ -114,12 +115,12 @@ class _Planner:
         return found
 
     def _used(self) -> set[int]:
-        """Tensors whose values the graph reads."""
+        """Return the positions of the tensors whose values the graph reads."""
         nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         return {i for i, node in enumerate(nodes[: len(self.draft.fakes)]) if node.users}
 
     def _reads(self) -> list[int]:
-        """Boxes whose arrays the program takes."""
+        """Return the boxes whose arrays are arguments of the program."""
         read = {self.call.places[i] for i in self.used if self.call.places[i] >= 0}
         held: set[int] = set()
         for tensor in self.written:
@@ -133,7 +134,7 @@ class _Planner:
         return list(dict.fromkeys(self.call.places[tensor] for tensor in self.written))
 
     def _elements(self) -> dict[int, DType]:
-        """The dtype of the array of each box when the program has run."""
+        """Return the dtype of each box's array after the program has run."""
         found = {place: box.dtype for place, box in enumerate(self.call.boxes)}
         for tensor in self.written:
             place = self.call.places[tensor]
@@ -181,7 +182,7 @@ class _Planner:
         return _lazily(self.call.tensors[position], held)
 
     def _written_flat(self, flat: Value | None, place: int, target: Layout, values: Value) -> Value:
-        """The array of a box with one of its views written."""
+        """Return the array of a box after ``values`` are written to one of its views."""
         nbytes = self.lengths[place]
         if target.covers(nbytes):
             return layout.spread(values, target)
@@ -211,14 +212,14 @@ class _Planner:
 
 
 def _lazily(tensor: torch.Tensor, value: Value) -> Value:
-    """From what a storage holds to what a tensor with lazy conjugate and negative bits shows, and back."""
+    """Apply a tensor's lazy conjugate and negative bits: from stored to visible values, or back."""
     if tensor.is_conj():
         value = hlo.conj(value)
     return -value if tensor.is_neg() else value
 
 
 def _as(flat: Value, dtype: DType) -> Value:
-    """A flat array in a view's dtype; bytes behind its last whole element are left out."""
+    """Return a flat array in a view's dtype, without the bytes that follow its last whole element."""
     nbytes = layout.nbytes_of(flat)
     spare = nbytes % dtype.itemsize
     if spare:
@@ -227,10 +228,11 @@ def _as(flat: Value, dtype: DType) -> Value:
 
 
 def _written_as(target: Layout, nbytes: int, held: DType) -> DType:
-    """The dtype of an array of ``nbytes``, so far of ``held``, in which a view is written.
+    """Return the dtype that a box's array gets when a view is written to it.
 
-    It is bytes where elements of the view would lose some: those behind the last whole element, and those
-    that are neither 0 nor 1 under a view of booleans.
+    The array has ``nbytes`` bytes, and its dtype so far is ``held``. The new dtype is that of the view, or
+    uint8 where that would lose bytes: those after the last whole element, and, for a view of booleans, those
+    that are neither 0 nor 1.
     """
     if target.covers(nbytes):
         return target.dtype

@@ -1,9 +1,9 @@
-"""An operator's call taken apart: the key of its program, the storages and the numbers that it runs on.
+"""An operator's call taken apart: the key of its program, and the storages and numbers that it runs on.
 
-The key is all that the program depends on: dtypes, geometry, which tensors share a storage, the arguments
-that are part of the program, and PyTorch's default dtype, which factories and quotients of integers have.
-Values are not: those of tensors, those of 0-d tensors of the CPU, and the numbers that the operator takes as
-arguments (:mod:`.numbers`).
+The key holds everything that the program depends on: dtypes, geometry, which tensors share a storage, the
+arguments that are part of the program, and PyTorch's default dtype, which is the dtype of factory results
+and of quotients of integers. The key does not hold the values of tensors, of 0-d CPU tensors, or of numbers
+that are arguments of the program (:mod:`.numbers`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Tensor = torch.Tensor
 _KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
 _END_OF_INTEGERS = 1 << 63
 _GENERATOR = type(torch.default_generator)
-"""The class itself: ``torch.Generator`` names what makes generators of several devices."""
+"""PyTorch's generator class. The name ``torch.Generator`` also makes generators of other devices."""
 _COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
 _PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
 
 
 class Call:
-    """What one call consists of.
+    """The tensors, boxes and numbers of one call, and its key.
 
-    ``tensors`` are those of the device and 0-d ones of the CPU in the order of the arguments; ``places``
-    gives the box of each among ``boxes``, -1 for those of the CPU.
+    ``tensors`` holds the device tensors and the 0-d CPU tensors in the order of the arguments. ``places``
+    holds, for each of them, the index of its box in ``boxes``, or -1 for a CPU tensor.
     """
 
     __slots__ = ("_place_of", "boxes", "generator", "key", "names", "numbers", "places", "tensors")
@@ -48,7 +48,7 @@ class Call:
         self.generator: torch.Generator | None = None
 
     def describe(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Take all arguments; the key of the call."""
+        """Take all arguments and return the key of the call."""
         self._take(enumerate(args))
         if kwargs:
             self.key.extend(kwargs)
@@ -67,7 +67,7 @@ class Call:
                 continue
             try:
                 box: Box = value.untyped_storage().box  # type: ignore[attr-defined]
-            except (AttributeError, NotImplementedError):  # of the CPU, or made by PyTorch itself
+            except (AttributeError, NotImplementedError):  # a CPU tensor, or one that PyTorch itself made
                 if value.is_cpu:
                     self._host(value)
                     continue
@@ -130,7 +130,7 @@ class Call:
             check_device(value)
         elif issubclass(kind, _GENERATOR):
             self.generator = value
-        else:  # bool, float, complex: equal ones of different types or signs are different
+        else:  # bool, float, complex: values of different types or signs may be equal, but need other keys
             self.key += (kind, repr(value))
 
 
@@ -139,7 +139,7 @@ def _is_inexact(dtype: torch.dtype) -> bool:
 
 
 def check_device(device: torch.device) -> None:
-    """Raises for a device that is not there."""
+    """Raise ``RuntimeError`` if ``device`` is a pjrt device whose index is not 0."""
     if device.type == DEVICE_TYPE and device.index not in (None, 0):
         raise RuntimeError(
             f'there is no device "{device}": PyTorch gives a device written in Python one index, 0\n'
@@ -148,7 +148,7 @@ def check_device(device: torch.device) -> None:
 
 
 def element_of(dtype: torch.dtype) -> DType:
-    """The dtype of the array of a storage for tensors of ``dtype``: bytes where the engine has none."""
+    """Return the dtype of a storage's array for tensors of ``dtype``: uint8 if the engine has none for it."""
     try:
         found = dtypes.from_torch(dtype)
     except UnsupportedDtype:
@@ -163,7 +163,10 @@ def substituted(
     tensor: Callable[[Tensor], Any],
     number: Callable[[float], Any] | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The call's arguments for the CPU; tensors, and the program's numbers, are replaced in their order."""
+    """Return the call's arguments for the CPU, with tensors and the program's numbers replaced in order.
+
+    ``tensor`` and ``number`` return the replacements. Without ``number``, numbers stay.
+    """
 
     def one(value: Any, name: int | str | None = None) -> Any:
         if isinstance(value, Tensor):

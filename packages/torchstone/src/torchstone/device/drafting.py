@@ -1,8 +1,8 @@
-"""From an operator's call to a graph: PyTorch's metadata on fake tensors, and what computes the results.
+"""From an operator's call to a graph: run it on fake tensors, then build the graph that computes the results.
 
-In-place and ``out=`` forms take the lowering of the functional form. What has no lowering of its own is
-traced through PyTorch's decompositions, as the compiler does. Not here: the program around the graph
-(``building``).
+In-place and ``out=`` forms use the lowering of the functional form. An operator without a lowering is traced
+through PyTorch's decompositions, as in the compiler. The program around the graph is made in
+:mod:`.building`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _WIDEST = torch.complex128.itemsize
 
 
 class Unplanned(Exception):
-    """An operator that no program can be made for: the reason, in words."""
+    """Raised if no program can be made for an operator; the message is the reason."""
 
 
 @dataclass
 class Draft:
-    """One call on fake tensors: what goes in, what PyTorch says comes out."""
+    """One call on fake tensors, with its arguments and the result that PyTorch's metadata functions give."""
 
     overload: OpOverload
     call: Call
@@ -55,9 +55,10 @@ class Draft:
     changed: frozenset[int] = frozenset()
 
     def written(self) -> list[int]:
-        """Positions, among the call's tensors, of those that the operator writes into.
+        """Return the positions, among the call's tensors, of those that the operator writes into.
 
-        Of what an operator may write (gradients that are perhaps scaled), a composed one says what it did.
+        For a composed operator, these are only the tensors that it did change: its schema also lists tensors
+        that it writes in some cases only (such as gradients that may be scaled).
         """
         names = written_arguments(self.overload)
         schema = [argument.name for argument in schema_of(self.overload).arguments]
@@ -72,7 +73,7 @@ class Draft:
         return places if self.composed is None else [one for one in places if one in self.changed]
 
     def place(self, fake: torch.Tensor) -> int:
-        """Which of the call's tensors ``fake`` stands for; -1 for a new one."""
+        """Return the position of the call's tensor that ``fake`` stands for; -1 for a new tensor."""
         return next((i for i, one in enumerate(self.fakes) if one is fake), -1)
 
 
@@ -87,7 +88,7 @@ def rehearsed(
     kwargs: Mapping[str, Any],
     composed: Callable[..., Any] | None,
 ) -> Draft:
-    """The call on fake tensors of the CPU, which share storages as the call's tensors do."""
+    """Run the call on fake CPU tensors that share storages in the same way as the call's tensors."""
     with mended_operators(), quiet(LOGGER), FakeTensorMode() as mode:
         fakes = _fakes(call)
         feed = iter(fakes)
@@ -109,7 +110,7 @@ def _fakes(call: Call) -> list[torch.Tensor]:
             continue
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise Unplanned(f"a tensor has layout {tensor.layout} and dtype {tensor.dtype}")
-        if place not in bases:  # whole elements of any dtype, for which PyTorch's own functions ask
+        if place not in bases:  # padded to whole elements of any dtype, which ``view(dtype)`` requires
             nbytes = -(-call.boxes[place].nbytes // _WIDEST) * _WIDEST
             bases[place] = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
         base = bases[place].view(tensor.dtype)
@@ -129,7 +130,10 @@ def layout_of(tensor: torch.Tensor) -> Layout:
 def graph_of(
     draft: Draft, written: list[int], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[GraphModule, list[torch.Tensor]]:
-    """A graph from the call's tensors and numbers to what is written, then what is new; and the new fakes."""
+    """Return a graph from the call's tensors and numbers to its results, and the fakes of the new tensors.
+
+    The results are the values of the written tensors, followed by the new tensors.
+    """
     new = [one for one in _tensors(draft.result) if draft.place(one) < 0]
     module = None
     if draft.composed is None:
@@ -147,7 +151,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _check(draft: Draft) -> None:
-    """Raises for arguments that eager PyTorch refuses and its metadata functions take."""
+    """Raise for arguments that eager PyTorch refuses although its metadata functions accept them."""
     graph = Graph()
     nodes = _placeholders(graph, draft.fakes)
     by_fake = {id(fake): node for fake, node in zip(draft.fakes, nodes, strict=True)}
@@ -171,7 +175,7 @@ def _placeholders(graph: Graph, fakes: Sequence[torch.Tensor]) -> list[Node]:
 
 @cache
 def _rewritten() -> frozenset[Any]:
-    """Operators whose lowerings may only be reached through a decomposition that looks at the call first."""
+    """Operators with a lowering that are decomposed first, because the decomposition examines the call."""
     return frozenset(decompositions(training=True)) & load().overloads()
 
 
@@ -182,7 +186,7 @@ def _one_node(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> GraphModule | None:
-    """A graph of one call of the functional form; None if this has no lowering for the call."""
+    """Return a graph of one call of the functional form, or None if that has no lowering for the call."""
     functional = functional_form(draft.overload)
     if functional is None or functional not in load() or functional in _rewritten():
         return None
@@ -211,7 +215,10 @@ def _one_node(
 
 
 def _refuse_conversions(draft: Draft, results: Sequence[torch.Tensor], written: list[int]) -> None:
-    """Raises where a result's kind of dtype does not fit into what is written (only copies convert any)."""
+    """Raise :class:`Unplanned` if a result cannot be cast to the written tensor's dtype.
+
+    ``copy_`` is exempt: it converts between any dtypes.
+    """
     if draft.overload is aten.copy_.default:
         return
     for value, place in zip(results, written, strict=True):
@@ -225,7 +232,7 @@ def _without(kwargs: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
 
 
 def _number_nodes(graph: Graph, draft: Draft) -> list[Node]:
-    """Placeholders of the numbers, which stand behind those of the tensors."""
+    """Return the placeholders of the numbers, which follow those of the tensors."""
     nodes = []
     with draft.mode:
         for position, (_, dtype) in enumerate(draft.call.numbers):
@@ -236,7 +243,7 @@ def _number_nodes(graph: Graph, draft: Draft) -> list[Node]:
 
 
 def _parts(graph: Graph, node: Node) -> list[Node]:
-    """The tensors of a node's result, each as a node."""
+    """Return one node for each tensor in a node's result."""
     value = node.meta["val"]
     if isinstance(value, torch.Tensor):
         return [node]
@@ -251,7 +258,7 @@ def _parts(graph: Graph, node: Node) -> list[Node]:
 def _decomposed(
     draft: Draft, written: list[int], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> GraphModule:
-    """The call traced through functionalization and PyTorch's decompositions."""
+    """Trace the call through functionalization and PyTorch's decompositions."""
 
     def computed(*tensors: torch.Tensor) -> list[torch.Tensor]:
         given = [one.clone() if i in written else one for i, one in enumerate(tensors)]

@@ -1,4 +1,4 @@
-"""The engine behind the device: its programs, its numbers, zeros and larger copies of arrays."""
+"""The engine behind the device: compiling and running programs, and making and reading arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _engine: Any = None
 
 
 def engine() -> Any:
-    """The engine that the configuration names when the device is first used; it stays for the process."""
+    """Return the engine that the configuration names at the first use; it stays the same in a process."""
     global _engine
     if _engine is None:
         _engine = get_engine(config.engine, config.device)
@@ -32,51 +32,51 @@ def engine() -> Any:
 
 
 def is_started() -> bool:
-    """Whether something has needed the engine."""
+    """Whether the engine has been started."""
     return _engine is not None
 
 
 def synchronize() -> None:
-    """Wait for the programs that are running."""
+    """Wait for all running programs to finish."""
     wait(marker())
 
 
 def marker() -> Any:
-    """An array that is ready when everything asked before is: the device runs its programs in order."""
+    """Return an array that is ready once all earlier work is done, as the device runs programs in order."""
     return zeros(1, dtypes.UINT8)
 
 
 def wait(array: Any) -> None:
-    """Return when ``array`` is there."""
+    """Wait until ``array`` has been computed."""
     flat.wait(array)
 
 
 def is_ready(array: Any) -> bool:
-    """Whether ``array`` is there."""
+    """Whether ``array`` has been computed."""
     return flat.is_ready(array)
 
 
 def place() -> Device:
-    """The engine's device."""
+    """Return the engine's device."""
     found: Device = engine().device
     return found
 
 
 def is_gone(array: Any) -> bool:
-    """Whether a program took ``array`` for itself."""
+    """Whether ``array`` was deleted because a program took it as a donated argument."""
     return bool(array.is_deleted())
 
 
 def memory() -> tuple[int, int] | None:
-    """Bytes in use on the device and bytes in all; None where its plugin does not count them."""
+    """Return the bytes in use and the total bytes of the device; None if its plugin does not count them."""
     return flat.memory_of(place())
 
 
 class Program:
-    """A StableHLO program, which is compiled when it first runs.
+    """A StableHLO program that is compiled when it first runs.
 
-    ``run`` is the function from arrays to arrays, ``module`` the program as a portable artifact; ``donated``
-    are arguments that the run takes for itself.
+    ``run`` is the function from arrays to arrays, and ``module`` is the program as a portable artifact.
+    ``donated`` lists the arguments whose memory the run may reuse.
     """
 
     __slots__ = ("arguments", "donated", "module", "run")
@@ -100,7 +100,7 @@ class Program:
         return self.run(arrays)
 
     def compile(self) -> None:
-        """Have the engine compile it now. Raises :class:`EngineError` where that cannot be done."""
+        """Compile the program now. Raises :class:`EngineError` if the engine cannot."""
         options = {"options": CompileOptions(donate=self.donated)} if self.donated else {}
         self.run = engine().compile(self.module, **options).run_arrays
 
@@ -110,7 +110,7 @@ def compiled(
     arguments: Sequence[hlo.Argument],
     body: Callable[[list[Value]], Sequence[Value]],
 ) -> Run:
-    """A program as a function from arrays to arrays."""
+    """Compile a program and return it as a function from arrays to arrays."""
     program = Program(name, arguments, body)
     program.compile()
     return program.run
@@ -122,35 +122,36 @@ def is_pjrt() -> bool:
 
 
 def number(value: float, dtype: DType) -> Any:
-    """A 0-d array of a Python number."""
+    """Return a 0-d array of a Python number."""
     return _kept_number(value, dtype) if value else flat.from_number(place(), value, dtype.numpy)
 
 
 @lru_cache(maxsize=256)
 def _kept_number(value: float, dtype: DType) -> Any:
-    """Zeros are not kept: the negative one equals the other."""
+    """The cached array of a nonzero number. Zeros are not cached because 0.0 equals -0.0 as a key."""
     return flat.from_number(place(), value, dtype.numpy)
 
 
 def value_of(array: Any) -> Any:
-    """The value of an array of one element."""
+    """Return the value of an array of one element."""
     return flat.value_of(array)
 
 
 def seed(words: numpy.ndarray[Any, Any]) -> Any:
-    """The seed of one random operator: uint64 ``[2]``."""
+    """Return the seed of one random operator as a uint64 array of shape ``[2]``."""
     return flat.from_words(place(), words)
 
 
 def vector(values: Sequence[Any], dtype: DType) -> Any:
-    """An array of Python numbers, or of NumPy arrays of one shape."""
+    """Return an array of Python numbers, or of NumPy arrays that have the same shape."""
     return flat.from_words(place(), numpy.asarray(values, dtype.numpy))
 
 
 def from_host(given_away: torch.Tensor) -> Any:
-    """A flat array of the values of a contiguous CPU tensor that nobody else writes.
+    """Return a flat array of the values of a contiguous CPU tensor, which nobody may write afterwards.
 
-    Bytes under a view of booleans may be neither 0 nor 1, which programs do not take for true.
+    Booleans are normalized to 0 and 1. A view of booleans may have other bytes in memory, and programs would
+    not treat these as true.
     """
     if given_away.dtype is torch.bool:
         given_away = given_away.view(torch.uint8).ne(0)
@@ -158,12 +159,12 @@ def from_host(given_away: torch.Tensor) -> Any:
 
 
 def to_host(array: Any, dtype: DType) -> torch.Tensor:
-    """The flat CPU tensor of an array, for reading."""
+    """Return the values of an array as a flat CPU tensor, which must only be read."""
     return flat.to_torch(place(), array, dtype)
 
 
 def zeros(count: int, dtype: DType) -> Any:
-    """A flat array of zeros."""
+    """Return a flat array of zeros."""
     return _filled(count, dtype)([])[0]
 
 
@@ -173,7 +174,10 @@ def _filled(count: int, dtype: DType) -> Run:
 
 
 def grown(array: Any, dtype: DType, nbytes: int) -> tuple[Any, DType]:
-    """``array`` with zeros behind it, up to ``nbytes``."""
+    """Return ``array`` padded with zeros to ``nbytes``, and its dtype.
+
+    The dtype becomes uint8 if ``nbytes`` is not a whole number of elements.
+    """
     count = len(array)
     element = dtype if nbytes % dtype.itemsize == 0 else dtypes.UINT8
     return _growing(count, dtype, nbytes // element.itemsize, element)([array])[0], element

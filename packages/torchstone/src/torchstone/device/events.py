@@ -1,4 +1,4 @@
-"""Events and streams of the device, which works in order: everything asked of it is one stream."""
+"""Events and streams of the device, which runs all work in order, as one stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .storage import DEVICE_TYPE
 
 
 def _checked(device: Any) -> torch.device:
-    """The device that was asked for. Raises where it is not there."""
+    """Return the requested device. Raises if it does not exist."""
     found = torch.device(DEVICE_TYPE if device is None else device)
     check_device(found)
     return found
@@ -23,11 +23,11 @@ def _checked(device: Any) -> torch.device:
 class Event(torch.Event):
     """A point in the order of the device's work; ``torch.Event(device="pjrt")`` makes one.
 
-    With ``enable_timing`` it waits for the work before it when it is recorded, and notes the time.
+    With ``enable_timing``, ``record`` waits for the work before the event and saves the time.
     """
 
     def __new__(cls, device: Any = DEVICE_TYPE, **options: bool) -> Event:
-        """``options``: ``enable_timing``, ``blocking`` and ``interprocess``, as ``torch.Event`` has them."""
+        """``options`` are those of ``torch.Event``: ``enable_timing``, ``blocking`` and ``interprocess``."""
         return super().__new__(cls, _checked(device), **options)
 
     def __init__(self, device: Any = DEVICE_TYPE, *, enable_timing: bool = False, **_: bool) -> None:
@@ -36,7 +36,7 @@ class Event(torch.Event):
         self._marker: Any = None
 
     def record(self, stream: torch.Stream | None = None) -> None:
-        """Stand behind everything that was asked of the device so far; what is pending runs."""
+        """Record the event after all work given to the device so far; pending calls run first."""
         run_all()
         self._marker = engine.marker()
         if self._timed:
@@ -53,10 +53,13 @@ class Event(torch.Event):
             engine.wait(self._marker)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
-        """Does nothing: what is asked of the device from now on comes after the event anyway."""
+        """Do nothing: all later work runs after the event anyway."""
 
     def elapsed_time(self, end_event: torch.Event) -> float:
-        """Milliseconds from this event to ``end_event``. Raises ``ValueError`` unless both were timed."""
+        """Return the milliseconds from this event to ``end_event``.
+
+        Raises ``ValueError`` unless both events were made with ``enable_timing`` and were recorded.
+        """
         if not isinstance(end_event, Event) or not (self._timed and end_event._timed):
             raise ValueError(
                 "Both events must be created with argument 'enable_timing=True'.\n"
@@ -80,6 +83,6 @@ class Stream(torch.Stream):
         return event
 
     def synchronize(self) -> None:
-        """Wait for everything that was asked of the device."""
+        """Run pending calls, and wait for all work of the device."""
         run_all()
         engine.synchronize()

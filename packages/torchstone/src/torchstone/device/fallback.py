@@ -1,4 +1,4 @@
-"""Operators that no program can be made for: computed on the CPU, counted and warned about, or refused."""
+"""Run operators that no program can be made for on the CPU, with a count and a warning, or refuse them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CHOICES = ("warn", "silent", "error")
 def fall_back(
     overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], reason: str
 ) -> Any:
-    """The call computed on the CPU.
+    """Compute the call on the CPU and return its result on the device.
 
-    What PyTorch raises there is raised, and then nothing was counted. Raises :class:`FallbackRefused`
-    under ``config.device_fallback = "error"``.
+    Errors that PyTorch raises on the CPU propagate, and such a call is not counted. Raises
+    :class:`FallbackRefused` if ``config.device_fallback`` is ``"error"``.
     """
     if config.device_fallback not in _CHOICES:
         raise ConfigError(
@@ -61,7 +61,10 @@ def fall_back(
 
 
 def ask_cpu(overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises what the CPU says against the call, which it is made to on copies."""
+    """Raise the error that the operator's CPU kernel raises for the call, if any, without side effects.
+
+    The kernel runs on copies of the tensors that it might write.
+    """
     if has_cpu_kernel(overload):
         _OnCpu(overload, call, args, kwargs)
 
@@ -72,7 +75,10 @@ def _signature(call: Call) -> str:
 
 
 class _OnCpu:
-    """The operator's CPU kernel, run on copies of the storages; nothing comes back unasked."""
+    """A run of the operator's CPU kernel; ``brought_back`` copies its results to the device.
+
+    The kernel works on host copies of the storages if it writes any argument.
+    """
 
     def __init__(
         self, overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -100,7 +106,7 @@ class _OnCpu:
             self.result = overload(*cpu_args, **cpu_kwargs)
 
     def brought_back(self) -> Any:
-        """What the operator returns, on the device; what it wrote is written there."""
+        """Write what the kernel wrote to the device's tensors, and return its result on the device."""
         tensors = list(zip(self.call.tensors, self.given, self.call.places, strict=True))
         for tensor, cpu, place in tensors:
             if id(cpu) in self.written and place >= 0:
@@ -127,7 +133,7 @@ class _OnCpu:
 
 
 def host_bytes(box: Box, *, copied: bool = False) -> torch.Tensor:
-    """The bytes of a storage in memory of the CPU: for reading, unless they are copied."""
+    """Return the bytes of a storage in CPU memory. They must only be read, unless ``copied``."""
     held = engine.to_host(box.ready(), box.dtype)
     if copied:
         held = held.clone()
@@ -135,7 +141,7 @@ def host_bytes(box: Box, *, copied: bool = False) -> torch.Tensor:
 
 
 def _on_host(tensor: torch.Tensor, host: torch.Tensor) -> torch.Tensor:
-    """A view of those bytes with the geometry of a tensor of the device."""
+    """Return a view of a storage's host bytes with the geometry of a device tensor."""
     found = torch.empty(0, dtype=tensor.dtype, device="cpu")
     found.set_(host.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
     if tensor.is_conj():
@@ -144,7 +150,7 @@ def _on_host(tensor: torch.Tensor, host: torch.Tensor) -> torch.Tensor:
 
 
 def _bring_back(tensor: torch.Tensor, cpu: torch.Tensor, box: Box) -> None:
-    """What was written, and perhaps reshaped, on the CPU."""
+    """Give a device tensor the values, shape and strides of the CPU tensor that was written for it."""
     storage = cpu.untyped_storage()
     whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
     element = element_of(tensor.dtype)
@@ -161,7 +167,10 @@ def _bring_back(tensor: torch.Tensor, cpu: torch.Tensor, box: Box) -> None:
 
 
 def to_device(value: torch.Tensor) -> torch.Tensor:
-    """A tensor of the device with the values, shape and strides of one of the CPU."""
+    """Return a device tensor with the values, shape and strides of a CPU tensor.
+
+    Raises ``NotImplementedError`` if the tensor is not strided or is quantized.
+    """
     if value.layout is not torch.strided or value.is_quantized:
         raise NotImplementedError(
             f"pjrt tensors are strided; this call returns one of layout {value.layout}, dtype {value.dtype}"

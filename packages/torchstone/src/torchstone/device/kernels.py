@@ -1,4 +1,4 @@
-"""Kernels that are not programs: memory without values, views, other storages, questions to a device."""
+"""Kernels that are not programs: empty tensors, views, changes of storage, and queries about the device."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _contiguous(size: Sequence[int]) -> tuple[int, ...]:
 def _as_strided_copy(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """Reads what the tensor's storage holds, which may be more than the tensor."""
+    """Copy a view of the tensor's storage, which may hold more than the tensor."""
     return self.as_strided(size, stride, storage_offset).clone(memory_format=torch.contiguous_format)
 
 
@@ -113,7 +113,7 @@ def _as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    """Writes into a copy of the whole storage, unless elements of the tensor share their memory."""
+    """Write into a copy of the whole storage, or of the tensor alone if its elements share memory."""
     if any(n > 1 and step == 0 for n, step in zip(self.shape, self.stride(), strict=True)):
         copied = self.clone()
     else:
@@ -125,7 +125,7 @@ def _as_strided_scatter(
 
 
 def _resize(self: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
-    """In place; a storage that is too small grows. Other tensors on it keep sharing what it holds."""
+    """Resize the tensor in place. A storage that is too small grows; other tensors on it still share it."""
     size = tuple(size)
     if memory_format in (None, torch.contiguous_format, torch.preserve_format):
         if size == tuple(self.shape):
@@ -173,19 +173,22 @@ def _native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """The form whose schema says that it writes the running statistics."""
+    """Run ``_native_batch_norm_legit`` in place of ``native_batch_norm``.
+
+    Its schema says that it writes the running statistics. Without them, its form ``no_stats`` runs.
+    """
     if running_mean is None or running_var is None:
         return _NO_STATISTICS(input, weight, bias, training, momentum, eps)
     return _STATISTICS(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 def _check_factorization(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
-    """Raises where a factorization failed: a question about values, which the host answers."""
+    """Raise if a factorization failed. This depends on values of ``info``, so the CPU checks them."""
     aten._linalg_check_errors.default(to_cpu(info), api_name, is_matrix=is_matrix)
 
 
 def _all_here(operator: Operator) -> Kernel:
-    """The operator with its tensors of the CPU (lengths, which PyTorch keeps there) moved to the device."""
+    """Return a kernel that moves CPU tensors (lengths, which PyTorch keeps there) to the device first."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return operator(
@@ -197,7 +200,7 @@ def _all_here(operator: Operator) -> Kernel:
 
 
 def where_asked(operator: Operator) -> Kernel:
-    """The operator, which other devices compute where the call asks for a result on one of them."""
+    """Return a kernel that leaves the call to another device if its ``device`` argument names one."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
@@ -213,7 +216,7 @@ def _read(value: Any) -> Any:
 
 
 def _record_stream(self: Tensor, stream: torch.Stream) -> None:
-    """Storages live as long as a program that reads them."""
+    """Do nothing: a storage lives as long as any program that reads it."""
 
 
 def _random(
@@ -223,7 +226,7 @@ def _random(
     *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """``random_()``, ``random_(from, to)``: integers below the end, or all that fit."""
+    """``random_()`` and ``random_(from, to)``: integers below ``high``, or all that the dtype can hold."""
     if (low, high) != (0, None):
         torch.empty(0, dtype=self.dtype, device="cpu").random_(low, high)  # raises what PyTorch refuses
     if high is None:
@@ -238,14 +241,14 @@ def _random_below(self: Tensor, to: int, *, generator: torch.Generator | None = 
 
 
 def _integers_of(dtype: torch.dtype) -> int:
-    """One more than the largest integer n such that ``dtype`` has all from 0 to n, in 63 bits."""
+    """Return n + 1 for the largest n such that ``dtype`` holds all integers from 0 to n, up to 2**63 - 1."""
     if dtype.is_floating_point:
         return int(2 / torch.finfo(dtype).eps) + 1
     return 2 if dtype is torch.bool else min(torch.iinfo(dtype).max + 1, 2**63 - 1)
 
 
 def _choose_attention(*_: Any, **__: Any) -> int:
-    """Composed of other operators (``SDPBackend.MATH``)."""
+    """Choose ``SDPBackend.MATH``: attention composed of other operators."""
     return 0
 
 
@@ -254,23 +257,23 @@ def _not_pinned(self: Tensor, device: torch.device | None = None) -> bool:
 
 
 def _never_nested(t: Tensor, mask: Tensor) -> bool:
-    """For ``nn.TransformerEncoder``, which then takes padded batches as they are: none is nested here."""
+    """Return False so that ``nn.TransformerEncoder`` uses padded batches, as there are no nested tensors."""
     return False
 
 
 def _pin_memory(self: Tensor, device: torch.device | None = None) -> Tensor:
-    """A copy in plain memory, for loaders that pin batches: engines stage their transfers themselves."""
+    """Return a copy in ordinary memory, for loaders that pin batches. Engines stage transfers themselves."""
     return self.clone()
 
 
 OTHER_KINDS = tuple(
     f"{kind}{private_device.KEY}" for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor")
 )
-"""Dispatch keys of tensors that are not there on the device."""
+"""Dispatch keys of the kinds of tensors that the device does not have."""
 
 
 def refuse_kind(overload: Any, *_: Any, **__: Any) -> Any:
-    """What operators on such tensors come to."""
+    """Raise ``NotImplementedError``: the kernel of every operator on tensors of ``OTHER_KINDS``."""
     raise NotImplementedError(
         f"{overload} cannot run on pjrt: its tensors are strided, and none is sparse, nested or quantized"
         "\n  next: keep such a tensor on the CPU, or make it dense first (to_dense, dequantize)"
@@ -319,14 +322,14 @@ KERNELS: dict[str, Kernel] = {
     "random_.from": _random,
     "random_.to": _random_below,
 }
-"""By operator name; everything else that PyTorch does not compose is a program."""
+"""The kernels by operator name. Every other operator that PyTorch does not compose is a program."""
 
 
 def _may_replace(self: Tensor, other: Tensor) -> bool:
-    """Whether ``self.data = other`` may be, which moves a parameter and leaves it the same object.
+    """Whether ``self.data = other`` is allowed, which moves a parameter and keeps the same Python object.
 
-    PyTorch says no between devices that it does not know. Modules would then get new parameters from
-    ``module.to("pjrt")``: weights that are one would become two, and optimizers would step the old ones.
+    PyTorch refuses this between devices that it does not know. ``module.to("pjrt")`` would then make new
+    parameters: tied weights would become separate, and optimizers would go on updating the old ones.
     """
     if all(one.device.type in (DEVICE_TYPE, "cpu") and _is_plain(one) for one in (self, other)):
         return True
@@ -338,10 +341,10 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 OVERRIDES: dict[str, Kernel] = {"_has_compatible_shallow_copy_type": _may_replace}
-"""Kernels on the device of operators that PyTorch composes."""
+"""The device's kernels for operators that PyTorch would otherwise compose."""
 
 CPU_KERNELS: dict[str, Kernel] = {"_pin_memory": _pin_memory}
-"""Kernels for tensors of the CPU that PyTorch would ask a device in C++ for."""
+"""Kernels for CPU tensors of operators for which PyTorch would need a device's C++ code."""
 
 LEFT_TO_PYTORCH = frozenset(
     {
@@ -367,14 +370,17 @@ LEFT_TO_PYTORCH = frozenset(
         "qscheme",
     }
 )
-"""Composed by PyTorch of other operators; packing reads lengths that stay on the CPU, and what
-``_unsafe_view`` gives is on its argument's storage, though its schema does not say so."""
+"""Operators that get no kernel here, because PyTorch composes them of other operators.
+
+``_pack_padded_sequence`` reads lengths that stay on the CPU. The result of ``_unsafe_view`` shares its
+argument's storage, although its schema does not say so.
+"""
 
 
 def is_program(name: str) -> bool:
     """Whether the operator's kernel on the device is a program of its own.
 
-    Operators over lists of tensors are not: PyTorch calls the operator for one tensor on each.
+    Operators over lists of tensors (``_foreach_``) are not: PyTorch calls the one-tensor operator for each.
     """
     listed = name in LEFT_TO_PYTORCH or name.startswith("_foreach_")
     return not listed and private_device.computes(name)

@@ -1,8 +1,8 @@
 """How a tensor lies in its storage: reading a view out of a flat buffer, and writing one back into it.
 
 A storage is one flat array of elements of one dtype. Sizes, strides and offsets count elements of the
-view's dtype. Views that slices describe are read and written in slices; only overlapping and interleaved
-ones (which ``as_strided`` can make) take a gather or a scatter.
+view's dtype. Most views can be read and written with slices. Only overlapping and interleaved views, which
+``as_strided`` can make, need a gather or a scatter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..lowering.common import flatten
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of a view are."""
+    """The position of a view's elements in its storage."""
 
     dtype: DType
     size: tuple[int, ...]
@@ -34,25 +34,25 @@ class Layout:
 
     @property
     def end(self) -> int:
-        """The first address behind the view; 0 if it is empty, wherever PyTorch says that it starts."""
+        """The address after the view's last element; 0 for an empty view, whatever its offset."""
         if not self.numel:
             return 0
         return self.offset + 1 + sum((n - 1) * step for n, step in zip(self.size, self.stride, strict=True))
 
     @property
     def order(self) -> list[int]:
-        """The axes that move through memory, from the largest stride to the smallest."""
+        """The axes whose size is not 1, from the largest stride to the smallest."""
         axes = [axis for axis, n in enumerate(self.size) if n != 1]
         return sorted(axes, key=lambda axis: -self.stride[axis])
 
     @property
     def repeats(self) -> bool:
-        """Whether an axis visits the same elements again."""
+        """Whether an axis of stride 0 visits the same elements more than once."""
         return any(n > 1 and step == 0 for n, step in zip(self.size, self.stride, strict=True))
 
     @property
     def is_dense(self) -> bool:
-        """Whether the view covers its part of the memory, each element once."""
+        """Whether the view covers a range of memory without gaps, each element once."""
         return not self.numel or (self.end - self.offset == self.numel and _nested(self) is not None)
 
     def covers(self, nbytes: int) -> bool:
@@ -61,14 +61,14 @@ class Layout:
 
     @property
     def in_bytes(self) -> Layout:
-        """The same memory as bytes, with those of an element along a last axis."""
+        """The layout of the same memory as bytes, with the bytes of each element along a new last axis."""
         each = self.dtype.itemsize
         stride = (*(step * each for step in self.stride), 1)
         return Layout(UINT8, (*self.size, each), stride, self.offset * each)
 
 
 def _nested(layout: Layout) -> list[tuple[int, int]] | None:
-    """``(size, stride)`` of the moving axes, where each axis steps over the whole extent of the next."""
+    """Return ``(size, stride)`` of the axes in ``order`` if each steps over the whole next one, else None."""
     axes = [(layout.size[axis], layout.stride[axis]) for axis in layout.order]
     for (_, outer), (inner_size, inner) in itertools.pairwise(axes):
         if inner == 0 or outer % inner or inner_size * inner > outer:
@@ -77,7 +77,7 @@ def _nested(layout: Layout) -> list[tuple[int, int]] | None:
 
 
 def reinterpreted(flat: Value, dtype: DType) -> Value:
-    """The same bytes as a flat array of another dtype."""
+    """Return the same bytes as a flat array of another dtype."""
     if flat.dtype is dtype:
         return flat
     if flat.dtype.is_complex:
@@ -97,19 +97,19 @@ def reinterpreted(flat: Value, dtype: DType) -> Value:
 
 
 def in_bytes(values: Value) -> Value:
-    """The bytes of each element of an array along a new last axis."""
+    """Return an array as bytes, with the bytes of each element along a new last axis."""
     return hlo.reshape(reinterpreted(flatten(values), UINT8), (*values.shape, values.dtype.itemsize))
 
 
 def nbytes_of(flat: Value) -> int:
-    """Bytes of a flat array."""
+    """Return the number of bytes of a flat array."""
     (count,) = flat.shape
     assert isinstance(count, int)
     return count * flat.dtype.itemsize
 
 
 def read(flat: Value, layout: Layout) -> Value:
-    """The view of ``flat`` (of the view's dtype) that ``layout`` describes."""
+    """Return the view that ``layout`` describes of ``flat``, which has the view's dtype."""
     if not layout.numel:
         return hlo.full(layout.size, 0, layout.dtype)
     if layout.repeats:
@@ -125,7 +125,7 @@ def read(flat: Value, layout: Layout) -> Value:
 
 
 def write(flat: Value, layout: Layout, values: Value) -> Value:
-    """``flat`` with the elements of the view replaced by ``values`` of the view's shape and dtype."""
+    """Return ``flat`` with the view's elements replaced by ``values`` of the view's shape and dtype."""
     if not layout.numel:
         return flat
     axes = _nested(layout)
@@ -142,36 +142,39 @@ def write(flat: Value, layout: Layout, values: Value) -> Value:
 
 
 def _written_order(layout: Layout) -> list[int]:
-    """The axes, outermost first, as PyTorch writes to them on the CPU.
+    """Return the axes, outermost first, in the order in which PyTorch writes them on the CPU.
 
-    Where elements of the view share an address, the last one that is written stays.
+    The order matters where elements of the view share an address: the element that is written last wins.
     """
     return sorted(range(len(layout.size)), key=lambda axis: (-layout.stride[axis], -layout.size[axis]))
 
 
 def spread(values: Value, layout: Layout) -> Value:
-    """A new flat array for ``values`` that ends with the view; what lies between its elements is zero."""
+    """Return a new flat array that holds ``values`` as the view, ends with it, and is zero elsewhere."""
     if layout.covers(layout.numel):
         return flatten(hlo.transpose(values, _all_axes(layout)))
     return write(hlo.full((layout.end,), 0, layout.dtype), layout, values)
 
 
 def _all_axes(layout: Layout) -> list[int]:
-    """Every axis by falling stride; those of size 1 stay where they are, or come first if others move."""
+    """Return all axes by descending stride.
+
+    Axes of size 1 keep their places if the others are in that order already; otherwise they come first.
+    """
     if layout.order == sorted(layout.order):
         return list(range(len(layout.size)))
     return [*(axis for axis, n in enumerate(layout.size) if n == 1), *layout.order]
 
 
 def _ordered(block: Value, layout: Layout) -> Value:
-    """A block with the moving axes in memory order, in the view's shape and order of axes."""
+    """Return a block whose axes are in memory order in the view's shape and order of axes."""
     axes = _all_axes(layout)
     full = hlo.reshape(block, [layout.size[axis] for axis in axes])
     return hlo.transpose(full, [axes.index(axis) for axis in range(len(axes))])
 
 
 def _region(flat: Value, layout: Layout, axes: Sequence[tuple[int, int]]) -> Value:
-    """The part of ``flat`` through which the outermost axis steps, zeros behind its end included."""
+    """Return the part of ``flat`` that the outermost axis steps through, padded with zeros past its end."""
     total = axes[0][0] * axes[0][1] if axes else 1
     (length,) = flat.shape
     assert isinstance(length, int)
@@ -182,7 +185,7 @@ def _region(flat: Value, layout: Layout, axes: Sequence[tuple[int, int]]) -> Val
 
 
 def _inner(block: Value, axes: Sequence[tuple[int, int]]) -> Value:
-    """The elements of a region: one axis after the other is split off and cut to the extent of the next."""
+    """Return a region's elements: split off one axis after another, cut to the extent of the next."""
     for position, (size, stride) in enumerate(axes):
         block = hlo.reshape(block, (*block.shape[:position], size, stride))
         extent = _extent(axes, position)
@@ -191,12 +194,12 @@ def _inner(block: Value, axes: Sequence[tuple[int, int]]) -> Value:
 
 
 def _extent(axes: Sequence[tuple[int, int]], position: int) -> int:
-    """Elements that the axes behind ``position`` step through."""
+    """Return the number of elements that the axes after ``position`` step through."""
     return axes[position + 1][0] * axes[position + 1][1] if position + 1 < len(axes) else 1
 
 
 def _updated(block: Value, values: Value, axes: Sequence[tuple[int, int]], position: int = 0) -> Value:
-    """A region (of any leading axes) with its elements replaced: the inverse of :func:`_inner`."""
+    """Return a region (with any leading axes) with its elements replaced: the inverse of :func:`_inner`."""
     if position == len(axes):
         return hlo.reshape(values, block.shape)
     size, stride = axes[position]
@@ -215,7 +218,7 @@ def _placed(flat: Value, values: Value, offset: int) -> Value:
 
 
 def _replaced(flat: Value, region: Value, offset: int) -> Value:
-    """``flat`` with a region put back; what of it lies behind the end of ``flat`` is dropped."""
+    """Return ``flat`` with a region put back; the part of the region past the end of ``flat`` is dropped."""
     (length,), (size,) = flat.shape, region.shape
     assert isinstance(length, int)
     assert isinstance(size, int)

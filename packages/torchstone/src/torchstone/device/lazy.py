@@ -1,8 +1,8 @@
-"""Fused eager: calls accumulate in a batch and run as one program where somebody needs values.
+"""Fused eager: calls accumulate in a batch, which runs as one program when values are needed.
 
-A box that a pending call writes holds a :class:`~.storage.Pending` in place of an array. Whoever asks a box
-for its array runs the batch first, so nothing that reads values has to know of batches. Not here: the
-program of a batch (:mod:`.regions`).
+A box that a pending call writes holds a :class:`~.storage.Pending` in place of an array. Asking a box for its
+array runs the batch first, so code that reads values need not know about batches. The program of a batch is
+made in :mod:`.regions`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from .storage import Box, Pending, zeros
 
 
 class _Mode(threading.local):
-    """Of one thread: whether a context asks for batches (None: none does), and the batch that is open."""
+    """The state of one thread.
+
+    ``wanted`` is what its innermost :class:`lazy` context asks for, None outside any. ``batch`` is its last
+    batch.
+    """
 
     wanted: bool | None = None
     batch: Batch | None = None
@@ -40,21 +44,21 @@ _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).pare
 
 
 def wanted() -> bool:
-    """Whether calls of this thread accumulate."""
+    """Whether the calls of this thread accumulate in a batch."""
     found = _mode.wanted
     return config.device_lazy if found is None else found
 
 
 def may_compile_later() -> bool:
-    """Whether a call's own program can wait until somebody runs it by itself."""
+    """Whether a call's own program need not be compiled before it has to run outside a batch."""
     return wanted() and engine.is_pjrt()
 
 
 class lazy(ContextDecorator):
     """``with torch.pjrt.lazy():``, or a decorator: calls accumulate and run as one program.
 
-    They run where values are needed, at the end of the outermost context, and when they are many
-    (``config.device_lazy_calls``). ``lazy(False)`` turns it off for a part.
+    They run when values are needed, at the end of the outermost context, and when
+    ``config.device_lazy_calls`` of them have accumulated. ``lazy(False)`` turns this off for a block of code.
     """
 
     def __init__(self, enabled: bool = True) -> None:
@@ -75,20 +79,20 @@ class lazy(ContextDecorator):
 
 
 def run_own() -> None:
-    """Run what this thread has pending."""
+    """Run the pending calls of this thread."""
     batch = _mode.batch
     if batch is not None:
         batch.run()
 
 
 def run_after_step(*_: Any) -> None:
-    """The end of an optimizer's step, so that each round of a training loop is the same batch."""
+    """Run pending calls after an optimizer's step, so that each round of a training loop is one batch."""
     if wanted():
         run_own()
 
 
 def run_all() -> None:
-    """Run what any thread has pending."""
+    """Run the pending calls of all threads."""
     with _open_lock:
         batches = list(_open)
     for batch in batches:
@@ -96,7 +100,10 @@ def run_all() -> None:
 
 
 def _run_before_fork() -> None:
-    """A child cannot run programs. An error waits for whoever reads the values."""
+    """Run pending calls before a fork, since the child cannot run programs.
+
+    If they fail, reading their values raises later.
+    """
     with suppress(Exception):
         run_all()
 
@@ -106,11 +113,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_or_add(plan: Plan, call: Call) -> Any:
-    """Make the call, or let it wait for the next run: the result has its sizes now, and its values then."""
+    """Make the call now, or add it to the batch: then the result has its sizes now and its values later."""
     wanted = _mode.wanted
     if wanted is None:
         wanted = config.device_lazy
-    if not wanted or plan.program is None or plan.moved:  # a written argument that is resized is rare
+    if not wanted or plan.program is None or plan.moved:  # resizing a written argument is too rare to batch
         return plan(call)
     if config.device_memory_limit:
         plan.require_memory(call)
@@ -134,22 +141,23 @@ def run_or_add(plan: Plan, call: Call) -> Any:
 
 
 class _Foreign(Exception):
-    """A box holds what another batch has pending."""
+    """Raised if a call reads a box whose array is pending in another batch."""
 
 
 Overwritten = tuple[Any, Any, Any]
-"""A box (weakly), what it held (a code, an array, or None), and the dtype of that."""
+"""A weak reference to a box, what it held (a code, an array, or None), and the dtype it had then."""
 
 
 class Batch:
-    """Calls that have not run.
+    """Calls that have not run yet.
 
-    A *code* says where the array of an argument comes from: a number from 0 is a result of an earlier step,
-    a negative one (``~code``) an input, None stands for zeros. ``steps`` are the calls: plan, codes of
-    its arrays, number of its first result, what it overwrites. Numbers and seeds are kept in the order in
-    which programs take them. ``key`` is what the program of the batch depends on.
+    A *code* says where the array of an argument comes from: a number >= 0 is a result of an earlier step, a
+    negative number is the input ``~code``, and None stands for zeros. ``steps`` holds the calls, each as its
+    plan, the codes of its arrays, the number of its first result, and what it overwrites. Numbers and seeds
+    are kept in the order in which programs take them. ``key`` is all that the batch's program depends on.
 
-    One lock guards a batch while it grows and while it runs. Whoever holds one takes no other.
+    One lock guards a batch while it grows and while it runs. A thread that holds the lock of one batch never
+    takes that of another.
     """
 
     def __init__(self) -> None:
@@ -162,13 +170,16 @@ class Batch:
         self.key: list[Any] = []
         self.checked = False
         self._lock = threading.RLock()
-        self._codes: dict[int, int] = {}  # of inputs, by identity
-        self._pending: list[Pending | None] = []  # by number
-        self._replaced: set[int] = set()  # inputs that some box has held and does not any more
+        self._codes: dict[int, int] = {}  # codes of inputs, by the id of the array
+        self._pending: list[Pending | None] = []  # results, by number; None for those of checks
+        self._replaced: set[int] = set()  # inputs that a box has held and no longer holds
         self._lines: dict[int, str] = {}
 
     def add(self, plan: Plan, call: Call) -> list[torch.Tensor] | None:
-        """The call's new tensors; None where the batch is closed, or another has pending what it reads."""
+        """Add the call and return its new tensors.
+
+        Returns None if the batch is closed, or if the call reads values that are pending in another batch.
+        """
         with self._lock:
             if self.closed:
                 return None
@@ -225,7 +236,7 @@ class Batch:
         return made
 
     def _code(self, box: Box) -> int | None:
-        """The code of what no call of this batch makes."""
+        """Return the code of a box's array that no call of this batch makes: an input, or zeros."""
         array = box.array
         if type(array) is Pending:
             if array.batch is not None:
@@ -253,10 +264,11 @@ class Batch:
     # Running ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the calls, once. Raises what the first of them that fails would have raised.
+        """Run the calls, once. Raises the error of the first call that fails.
 
-        Then the calls before it have been made, and it and those behind it have not: tensors that these
-        would have written keep what they held, and those that they would have made have no values.
+        In that case the calls before it have taken effect, and neither it nor the calls after it have.
+        Tensors that these would have written keep their values, and tensors that they would have made have
+        no values.
         """
         with self._lock:
             if self.closed:
@@ -275,11 +287,11 @@ class Batch:
         try:
             region = regions.known(self, live, self._donated())
             if region is None:
-                gc.collect()  # what tracing has left in cycles holds tensors that nobody else does
+                gc.collect()  # reference cycles left by tracing keep tensors alive that are no longer used
                 live = self._live()
                 region = regions.made(self, live, self._donated())
             results = region(self)
-        except EngineError:  # one of the calls by itself may say more, or take less memory
+        except EngineError:  # calls run one by one may give a clearer error, or need less memory
             results = None
         except BaseException as error:
             self._undo(0, {}, error)
@@ -293,20 +305,23 @@ class Batch:
             promise.resolve(array)
 
     def _live(self) -> tuple[int, ...]:
-        """Results that somebody holds."""
+        """Return the numbers of the results that something outside the batch still holds."""
         pending = self._pending
         held = [i for i, count in enumerate(map(sys.getrefcount, pending)) if count > _ALONE]
         return tuple(i for i in held if pending[i] is not None)
 
     def _donated(self) -> tuple[int, ...]:
-        """Inputs that nobody else holds, whose memory results may take. A failed check needs them again."""
+        """Return the inputs that only the batch holds, so that results may reuse their memory.
+
+        Returns none if the batch has checks, because a failed check needs the inputs again.
+        """
         if self.checked or not engine.is_pjrt():
             return ()
         inputs = self.inputs
         return tuple(i for i in sorted(self._replaced) if sys.getrefcount(inputs[i]) <= _ALONE)
 
     def _one_by_one(self) -> None:
-        """Make each call with a program of its own."""
+        """Run each call with its own program."""
         values: dict[int, Any] = {}
         floats, ints, seeds = iter(self.floats), iter(self.ints), iter(self.seeds)
         for position, (plan, codes, first, _) in enumerate(self.steps):
@@ -336,7 +351,10 @@ class Batch:
         return values[code] if code >= 0 else self.inputs[~code]
 
     def _undo(self, position: int, values: dict[int, Any], error: BaseException) -> None:
-        """Give values to what came before the step at ``position``; take back what came from there on."""
+        """Resolve the results of the steps before ``position``, and undo the later steps.
+
+        Boxes that the later steps would have written hold again what they held before.
+        """
         before: dict[Box, tuple[Any, Any]] = {}
         for _, _, _, overwritten in reversed(self.steps[position:]):
             for reference, held, dtype in overwritten:
@@ -347,7 +365,7 @@ class Batch:
             if type(box.array) is not Pending or box.array.batch is not self:
                 continue
             if type(held) is int:
-                # What a call that was left out would have made has no values, neither now nor before.
+                # A call that was left out has no results. The box gets the Pending of one back, which raises.
                 held = values.get(held, self._pending[held]) if held >= 0 else self.inputs[~held]
             if held is None or type(held) is Pending or not engine.is_gone(held):
                 box.array, box.dtype = held, dtype
@@ -358,7 +376,7 @@ class Batch:
 
 
 def _line() -> str:
-    """Where the program that uses PyTorch is: ``at FILE:LINE``."""
+    """Return the line of the user's code that is running: ``at FILE:LINE``."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back  # type: ignore[assignment]
@@ -366,4 +384,4 @@ def _line() -> str:
 
 
 _ALONE = next(map(sys.getrefcount, [object()]))
-"""What Python counts for an object that only one list holds."""
+"""The reference count that Python reports for an object that only one list holds."""

@@ -1,4 +1,4 @@
-"""``torch.pjrt``: the device's own functions, under the names that ``torch.cuda`` gives them."""
+"""``torch.pjrt``: the device's own functions, under the names that ``torch.cuda`` uses for them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .storage import DEVICE_TYPE, memory
 
 
 def is_available() -> bool:
-    """True: the engine's CPU is always there."""
+    """Return True: the engine's CPU device always exists."""
     return True
 
 
 def is_initialized() -> bool:
-    """Whether an engine was started."""
+    """Whether the engine has been started."""
     return engine.is_started()
 
 
@@ -40,22 +40,22 @@ def init() -> None:
 
 
 def device_count() -> int:
-    """1: PyTorch gives a device written in Python one index."""
+    """Return 1: PyTorch gives a device written in Python only one index."""
     return 1
 
 
 def current_device() -> int:
-    """0."""
+    """Return 0, the index of the only device."""
     return 0
 
 
 def set_device(device: Any) -> None:
-    """Does nothing for the one device; raises for another."""
+    """Do nothing if ``device`` is the one device; raise ``RuntimeError`` for another index."""
     check_device(_as_device(device))
 
 
 class device:
-    """``with torch.pjrt.device(0)``: there is one device, so nothing changes; another is refused."""
+    """``with torch.pjrt.device(0)``: does nothing, since there is one device; another index is refused."""
 
     def __init__(self, device: Any) -> None:
         self.idx = 0
@@ -63,36 +63,36 @@ class device:
             check_device(_as_device(device))
 
     def __enter__(self) -> None:
-        """Nothing changes."""
+        """Do nothing."""
 
     def __exit__(self, *_: Any) -> None:
-        """Nothing has changed."""
+        """Do nothing."""
 
 
 def get_device_name(device: Any = None) -> str:
-    """The PJRT device behind it: ``cpu:0``."""
+    """Return the name of the PJRT device behind the device, such as ``cpu:0``."""
     _one(device)
     return engine.place().name
 
 
 def supported_dtypes() -> set[torch.dtype]:
-    """Dtypes that tensors of the device may have."""
+    """Return the dtypes that tensors of the device may have."""
     return {one.torch for one in dtypes.COPYABLE}
 
 
 def get_device_capability(device: Any = None) -> dict[str, Any]:
-    """What ``torch.accelerator.get_device_capability`` says: the dtypes of tensors, ``supported_dtypes``."""
+    """Return ``supported_dtypes`` of tensors, for ``torch.accelerator.get_device_capability``."""
     _one(device)
     return {"supported_dtypes": supported_dtypes()}
 
 
 def is_bf16_supported() -> bool:
-    """True."""
+    """Return True: the device has bfloat16."""
     return True
 
 
 def _one(device: Any) -> torch.device:
-    """The device, where none or the one is given; raises for another."""
+    """Return the one device if ``device`` is None or names it; raise for another index."""
     found = storage.device() if device is None else _as_device(device)
     check_device(found)
     return found
@@ -107,14 +107,14 @@ def _is_in_bad_fork() -> bool:
 
 
 _initialized = True
-"""What ``torch.utils.checkpoint`` looks at before it keeps the random state of a device."""
+"""Read by ``torch.utils.checkpoint``, which saves a device's random state only if this is true."""
 
 
 # Work ---------------------------------------------------------------------------------------
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for everything that was asked of the device; what is pending runs."""
+    """Run pending calls, and wait for all work of the device."""
     _one(device)
     if engine.is_started():
         run_all()
@@ -122,7 +122,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The one stream."""
+    """Return the one stream."""
     return Stream(_one(device))
 
 
@@ -130,12 +130,12 @@ default_stream = current_stream
 
 
 def set_stream(stream: torch.Stream) -> None:
-    """Does nothing: there is one stream."""
+    """Do nothing: there is only one stream."""
 
 
 @contextmanager
 def stream(stream: torch.Stream | None) -> Iterator[None]:
-    """``with torch.pjrt.stream(s)``: there is one stream, so nothing changes."""
+    """``with torch.pjrt.stream(s)``: does nothing, since there is only one stream."""
     yield
 
 
@@ -143,17 +143,17 @@ def stream(stream: torch.Stream | None) -> Iterator[None]:
 
 
 def manual_seed(seed: int) -> None:
-    """Start the sequence of ``seed``; ``torch.manual_seed`` calls it."""
+    """Start the random sequence of ``seed``; ``torch.manual_seed`` calls this."""
     random.manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """The same as :func:`manual_seed`."""
+    """Start the random sequence of ``seed``, like :func:`manual_seed`."""
     random.manual_seed(seed)
 
 
 def seed() -> None:
-    """Start a sequence that nobody knows."""
+    """Start a random sequence from a nondeterministic seed."""
     random.manual_seed(torch.Generator().seed())
 
 
@@ -161,29 +161,29 @@ seed_all = seed
 
 
 def initial_seed() -> int:
-    """The seed of the sequence."""
+    """Return the seed of the random sequence."""
     return random.initial_seed()
 
 
 def get_rng_state(device: Any = DEVICE_TYPE) -> torch.Tensor:
-    """Where the sequence is."""
+    """Return the state of the random sequence: its seed and position, as uint8 ``[16]``."""
     _one(device)
     return random.get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = DEVICE_TYPE) -> None:
-    """Go on from what :func:`get_rng_state` returned."""
+    """Continue the random sequence from a state that :func:`get_rng_state` returned."""
     _one(device)
     random.set_state(new_state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """:func:`get_rng_state` of each device."""
+    """Return a list with the :func:`get_rng_state` of each device."""
     return [get_rng_state()]
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Go on from what :func:`get_rng_state_all` returned."""
+    """Continue the random sequences from states that :func:`get_rng_state_all` returned."""
     for state in new_states:
         set_rng_state(state)
 
@@ -192,13 +192,13 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in storages."""
+    """Return the number of bytes that the device's storages hold."""
     _one(device)
     return memory.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that storages have held since the start or :func:`reset_peak_memory_stats`."""
+    """Return the most bytes that storages held since the start or :func:`reset_peak_memory_stats`."""
     _one(device)
     return memory.peak
 
@@ -208,13 +208,13 @@ max_memory_reserved = max_memory_allocated
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start :func:`max_memory_allocated` anew."""
+    """Restart :func:`max_memory_allocated` from the bytes that are in use now."""
     _one(device)
     memory.peak = memory.allocated
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """The counters under the names of ``torch.cuda.memory_stats``."""
+    """Return the memory counters under the names of ``torch.cuda.memory_stats``."""
     _one(device)
     return {
         "allocated_bytes.all.current": memory.allocated,
@@ -226,13 +226,14 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 
 def empty_cache() -> None:
-    """Does nothing: storages are the engine's, and it frees what nobody holds."""
+    """Do nothing: the engine owns the memory of storages and frees it when nobody holds it."""
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Bytes that are free, and bytes in all: of ``config.device_memory_limit``, else what the plugin counts.
+    """Return the free bytes and the total bytes.
 
-    Raises ``RuntimeError`` where there is neither, as on XLA's CPU.
+    The total is ``config.device_memory_limit`` if it is set, else what the plugin counts. Raises
+    ``RuntimeError`` if there is neither, as on XLA's CPU.
     """
     _one(device)
     limit, used = config.device_memory_limit, memory.allocated
@@ -248,7 +249,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Count allocations of :func:`memory_stats` anew."""
+    """Restart the allocation counts of :func:`memory_stats`."""
     _one(device)
     memory.allocations -= memory.freed
     memory.freed = 0
@@ -267,22 +268,22 @@ ACCELERATOR: dict[str, Callable[..., Any]] = {
     "getStream": current_stream,
     "getDeviceCapability": get_device_capability,
 }
-"""What ``torch.accelerator`` asks of C++."""
+"""Functions of this module in place of C++ functions that ``torch.accelerator`` calls, by their names."""
 
 
 # Fallbacks ------------------------------------------------------------------------------------------
 
 
 def fallbacks() -> dict[str, int]:
-    """How often each operator ran on the CPU, because no program could be made for it."""
+    """Return how often each operator ran on the CPU because no program could be made for it."""
     return dict(counts)
 
 
 def reset_fallbacks() -> None:
-    """Start :func:`fallbacks` anew."""
+    """Reset the counts of :func:`fallbacks`."""
     counts.clear()
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Dtypes of ``torch.autocast("pjrt")``."""
+    """Return the dtypes that ``torch.autocast("pjrt")`` may use."""
     return [torch.bfloat16, torch.float16]

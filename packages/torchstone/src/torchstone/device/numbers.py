@@ -1,8 +1,8 @@
-"""Numbers that are arguments of a program, not part of it: one program serves every value.
+"""Numbers that are arguments of a program rather than part of it, so that one program serves every value.
 
-Named here are operators whose lowering only computes with the number, so that a 0-d value of int64 or
-float64 gives the very result of a constant. Where a number decides what is computed (an exponent, a dtype
-that comparisons are done in) it belongs to the key.
+This lists the operators whose lowering only computes with the number, so that a 0-d int64 or float64 value
+gives exactly the result of a constant. A number that decides what is computed (such as an exponent, or one
+that sets the dtype of a comparison) belongs to the key instead.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ _NAMED: dict[str, tuple[int | str, ...]] = {
 
 
 def of(operator: str) -> frozenset[int | str]:
-    """The positions and names of the arguments of ``add.Tensor`` that may be numbers of any value."""
+    """Return the positions and names of an operator's arguments that may be numbers of any value."""
     return frozenset(_NAMED.get(operator, ()))

@@ -1,4 +1,4 @@
-"""Dispatch: from an operator's call to its plan, which is made once per key and kept."""
+"""Dispatch: from an operator's call to its plan, which is made once per key and cached."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Operator:
     def __init__(
         self, name: str, overload: OpOverload | None = None, composed: Callable[..., Any] | None = None
     ) -> None:
-        """``composed`` computes what the operator does where PyTorch cannot trace the operator itself."""
+        """Make the kernel of the operator ``name``, such as ``add.Tensor``.
+
+        ``composed`` computes the same results for an operator that PyTorch cannot trace.
+        """
         self.name = name
         self._overload = overload
         self._composed = composed
@@ -41,15 +44,15 @@ class Operator:
 
     @property
     def overload(self) -> OpOverload:
-        """Looked up when it is first needed: there are thousands of operators."""
+        """The operator's overload, looked up at the first use because there are thousands of operators."""
         if self._overload is None:
             self._overload = overload_named(self.name)
         return self._overload
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _differentiates_in_threads():
-            # PyTorch makes its threads in the first backward pass of the process, and refuses gradients of a
-            # device that is registered later. One that works in order needs none.
+            # PyTorch starts its threads in the first backward pass of the process, and refuses gradients of a
+            # device that is registered later. This device runs work in order, so it needs no threads.
             _differentiate_in_threads(False)
         call = Call(self._numbers)
         key = call.describe(args, kwargs)
@@ -63,7 +66,10 @@ class Operator:
     def _made(
         self, key: tuple[Any, ...], call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Plan | str:
-        """A plan, or why there is none; what PyTorch says against the arguments is raised."""
+        """Make and cache a plan, or the reason why there is none. Raises :class:`EngineError`.
+
+        An error in the arguments is such a reason too: :func:`fall_back` then raises the CPU kernel's error.
+        """
         try:
             made = build(self.overload, call, args, kwargs, self._composed)
             if _overlap(call, made):
@@ -84,7 +90,7 @@ class Operator:
 
 
 def _overlap(call: Call, plan: Plan) -> bool:
-    """Whether the operator writes into memory at which it also looks in another way."""
+    """Whether the call has two different views (by dtype or geometry) of a box that it writes."""
     written = {place for place, _ in plan.writes}
     looks = {
         (place, one.dtype, one.shape, one.stride(), one.storage_offset())
@@ -95,7 +101,7 @@ def _overlap(call: Call, plan: Plan) -> bool:
 
 
 class _Kept:
-    """All plans in the order in which they were made, as many as ``config.device_plans``."""
+    """All cached plans, oldest first; at most ``config.device_plans`` are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -125,5 +131,5 @@ give_up_when_scarce(_kept.clear)
 
 
 def plan_count() -> int:
-    """How many plans are kept."""
+    """Return how many plans are cached."""
     return len(_kept)

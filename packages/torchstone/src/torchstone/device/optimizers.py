@@ -1,7 +1,7 @@
 """Steps of optimizers with ``fused=True``: one program writes all parameters and states.
 
 The formulas are those of aten/src/ATen/native/cpu/Fused*Kernel.cpp: half precision is computed in float32,
-factors in float64. Where ``found_inf`` is 1 nothing changes.
+factors in float64. If ``found_inf`` is 1, parameters and states do not change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Tensors = Sequence[Tensor]
 
 
 class _Step:
-    """What all optimizers do around their formula: unscaling, the sign, half precision, a step left out."""
+    """The parts that all optimizers share: unscaling, the sign, half precision, and skipped steps."""
 
     def __init__(self, *, maximize: bool, grad_scale: Tensor | None, found_inf: Tensor | None) -> None:
         self._sign = -1 if maximize else 1
@@ -27,7 +27,7 @@ class _Step:
         self._found_inf = found_inf
 
     def gradient(self, grad: Tensor) -> Tensor:
-        """What the formula takes; a scaled gradient is unscaled in place, as the kernels do."""
+        """Return the gradient for the formula; a scaled one is also unscaled in place, as PyTorch does."""
         found = wide(grad)
         if self._scale is not None:
             found = found / self._scale.to(found.dtype)
@@ -41,14 +41,14 @@ class _Step:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """In the dtype that the kernels compute in."""
+    """Return ``tensor`` in the dtype that the kernels compute in: float32 for half precision."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _of_lists(update: Callable[..., None]) -> Callable[..., None]:
-    """A fused operator on lists of ``update(step, parameter, gradient, *states, **options)``.
+    """Return a fused operator that calls ``update(step, parameter, gradient, *states, **options)`` on lists.
 
-    A list of states that the options leave unused is empty; ``update`` gets None then.
+    A list of states that the options do not use is empty; ``update`` then gets None for that state.
     """
 
     def operator(
@@ -148,7 +148,7 @@ def _adagrad(
 
 
 def _kernel(operator: Operator) -> Callable[..., None]:
-    """``operator`` with its learning rate, which schedules change, as an argument of the program."""
+    """Return ``operator`` with its learning rate as a program argument, because schedules change it."""
 
     def call(*lists: Tensors, lr: float | Tensor, **options: Any) -> None:
         if not isinstance(lr, Tensor):
@@ -173,4 +173,4 @@ def _kernels() -> dict[str, Callable[..., None]]:
 
 
 KERNELS = _kernels()
-"""By operator name."""
+"""The kernels by operator name."""

@@ -1,4 +1,4 @@
-"""A plan: what to do for all calls with one key."""
+"""Plans: a plan runs all calls that have the same key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .storage import box_of, memory, new_storage, tensor_maker
 
 
 class New:
-    """A result on a storage of its own."""
+    """A result that has a storage of its own."""
 
     __slots__ = ("holding", "layout", "nbytes")
 
@@ -32,7 +32,7 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A written argument that gets another shape first: an ``out=`` tensor that is resized."""
+    """A written argument whose shape changes, such as an ``out=`` tensor that is resized."""
 
     tensor: int
     nbytes: int
@@ -42,11 +42,11 @@ class Moved:
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """A program and how its arguments and results belong to a call.
+    """A program, and how its arguments and results map to those of a call.
 
-    Arguments: the arrays of the boxes in ``reads``, the numbers, the 0-d tensors of the CPU, the seed.
-    Results: one per box in ``writes``, those in ``new``, one per check. ``answer`` makes of the call's
-    tensors and of the new ones what the operator returns.
+    The program's arguments are the arrays of the boxes in ``reads``, the numbers, the 0-d CPU tensors, and
+    the seed. Its results are one array per box in ``writes``, those in ``new``, and one per check. ``answer``
+    makes the operator's return value from the call's tensors and the new ones.
     """
 
     program: engine.Program | None
@@ -86,7 +86,7 @@ class Plan:
         return self.answer(call.tensors, made)
 
     def computed(self, arrays: list[Any]) -> list[Any]:
-        """The results of the program for its arguments, when all checks hold."""
+        """Run the program and return its results without those of the checks. Raises if a check fails."""
         assert self.program is not None
         try:
             results = self.program.run(arrays)
@@ -95,12 +95,12 @@ class Plan:
         return self._checked(results) if self.checks else results
 
     def require_memory(self, call: Call) -> None:
-        """Raises before anything is computed where the results would not fit."""
+        """Raise ``torch.OutOfMemoryError``, before anything is computed, if the results would not fit."""
         grown = sum(max(0, one.nbytes - box_of(call.tensors[one.tensor]).nbytes) for one in self.moved)
         memory.require(grown + sum(one.nbytes for one in self.new))
 
     def _checked(self, results: list[Any]) -> list[Any]:
-        """The results without the answers of the checks; nothing is written before all of them hold."""
+        """Return the results without those of the checks. Raise if a check fails; nothing is written then."""
         count = len(results) - len(self.checks)
         answers = [bool(engine.value_of(one)) for one in results[count:]]
         if not all(answers):
@@ -122,9 +122,10 @@ class Plan:
 
 
 def answer_of(template: Any) -> Callable[[list[torch.Tensor], list[torch.Tensor]], Any]:
-    """The function that makes an operator's result.
+    """Return the function that makes an operator's result from the call's tensors and the new ones.
 
-    ``template`` is the result's structure with ``("argument", i)`` and ``("new", i)`` in place of tensors.
+    ``template`` is the result's structure, with ``("argument", i)`` or ``("new", i)`` for each tensor and
+    ``("value", value)`` for anything else.
     """
     match template:
         case ("new", 0):

@@ -1,8 +1,8 @@
 """Random numbers of the device: a seed, and a counter that gives each random operator a seed of its own.
 
-The sequence is the device's: the same seed gives the same numbers on every engine, and not those of the CPU.
-A generator gives the seed of the call that it is passed to. PyTorch lets no device written in Python make
-one, so those of the device are the CPU's with another device's name; a plain one of the CPU serves as well.
+The same seed gives the same numbers on every engine, but not those of PyTorch's CPU. A call that gets a
+generator takes its seed from the generator. PyTorch does not let a device written in Python make generators,
+so those of the device are CPU generators that report another device. A plain CPU generator works as well.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .calls import check_device
 from .storage import DEVICE_TYPE
 
 DEFAULT_SEED = 67280421310721
-"""PyTorch's own (c10/core/GeneratorImpl.h)."""
+"""PyTorch's default seed (c10/core/GeneratorImpl.h)."""
 _WORD = (1 << 64) - 1
 _lock = threading.Lock()
 
 
 class Generator(torch.Generator):
-    """``torch.Generator("pjrt")``: seeds for the operators that it is passed to."""
+    """A source of seeds for the operators that it is passed to: ``torch.Generator("pjrt")``."""
 
     def __new__(cls, device: Any = DEVICE_TYPE) -> Generator:
         check_device(torch.device(device))
         return super().__new__(cls)
 
     def __init__(self, device: Any = DEVICE_TYPE) -> None:
-        """Starts with PyTorch's default seed."""
+        """Start with PyTorch's default seed."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -40,7 +40,7 @@ class Generator(torch.Generator):
         return storage.device()
 
     def clone_state(self) -> Generator:
-        """Another generator that goes on from where this one is."""
+        """Return a new generator that continues from this one's state."""
         return _generator(self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -62,7 +62,7 @@ class _State:
 
 
 def draw(generator: torch.Generator | None) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.uint64]]:
-    """The seed of one random operator: uint64 ``[2]``, another one at each call."""
+    """Return the seed of one random operator as uint64 ``[2]``; each call returns a new one."""
     if generator is not None:
         bits = torch.randint(-(1 << 63), (1 << 63) - 1, (2,), generator=generator, device="cpu")
         return bits.numpy().view(numpy.uint64)
@@ -72,24 +72,24 @@ def draw(generator: torch.Generator | None) -> numpy.ndarray[tuple[int], numpy.d
 
 
 def manual_seed(seed: int) -> None:
-    """Start the sequence of ``seed``."""
+    """Start the random sequence of ``seed``."""
     with _lock:
         _State.seed, _State.draws = int(seed) & _WORD, 0
 
 
 def initial_seed() -> int:
-    """The seed of the sequence."""
+    """Return the seed of the random sequence."""
     return _State.seed
 
 
 def get_state() -> torch.Tensor:
-    """Seed and counter as uint8 ``[16]``."""
+    """Return the seed and the counter as uint8 ``[16]``."""
     with _lock:
         return torch.frombuffer(bytearray(struct.pack("<QQ", _State.seed, _State.draws)), dtype=torch.uint8)
 
 
 def set_state(state: torch.Tensor) -> None:
-    """Go on from what :func:`get_state` returned."""
+    """Continue the sequence from a state that :func:`get_state` returned."""
     if state.dtype != torch.uint8 or state.numel() != 16:
         raise TypeError(
             "RNG state must be a torch.ByteTensor of 16 bytes,"

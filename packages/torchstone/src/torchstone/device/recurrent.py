@@ -1,7 +1,7 @@
-"""Cells of recurrent networks, which PyTorch asks of a device as one operator each.
+"""Cells of recurrent networks, each of which PyTorch calls as one operator on a device.
 
-Each is written in operators that have lowerings and becomes one program. The order of the gates is that of
-aten/src/ATen/native/RNN.cpp; what the backward operators need is in the workspace.
+Each cell is written with operators that have lowerings, and becomes one program. The gates have the order of
+aten/src/ATen/native/RNN.cpp. The workspace holds what the backward operators need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def lstm_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``(hy, cy, workspace)``; the workspace holds the four gates."""
+    """Return ``(hy, cy, workspace)``; the workspace holds the four gates."""
     i, f, g, o = _sum(input_gates, hidden_gates, input_bias, hidden_bias).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     cy = f * cx + i * g
@@ -38,7 +38,7 @@ def lstm_cell(
 def lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """``(gradient of the gates, of cx, of a bias)``."""
+    """Return the gradients of the gates, of ``cx``, and of a bias."""
     i, f, g, o = workspace.chunk(4, 1)
     grad_hy = torch.zeros_like(cy) if grad_hy is None else grad_hy
     squashed = cy.tanh()
@@ -63,7 +63,7 @@ def gru_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``(hy, workspace)``; the workspace holds the three gates, ``hx``, and the new gate's hidden part."""
+    """Return ``(hy, workspace)``; the workspace holds the gates, ``hx``, and the new gate's hidden part."""
     ir, ii, i_n = (input_gates if input_bias is None else input_gates + input_bias).chunk(3, 1)
     hr, hi, hn = (hidden_gates if hidden_bias is None else hidden_gates + hidden_bias).chunk(3, 1)
     reset, update = (ir + hr).sigmoid(), (ii + hi).sigmoid()
@@ -74,7 +74,7 @@ def gru_cell(
 def gru_cell_backward(
     grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """``(gradients of input gates, hidden gates, hx, input bias, hidden bias)``."""
+    """Return the gradients of the input gates, hidden gates, ``hx``, input bias, and hidden bias."""
     reset, update, new, hx, hn = workspace.chunk(5, 1)
     grad_new = grad_hy * (1 - update) * (1 - new * new)
     grad_update = grad_hy * (hx - new) * update * (1 - update)
@@ -91,4 +91,4 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "_thnn_fused_gru_cell": gru_cell,
     "_thnn_fused_gru_cell_backward": gru_cell_backward,
 }
-"""Operators that PyTorch has for other devices only, as functions that can be traced."""
+"""Traceable functions for operators that PyTorch implements only for other devices, by operator name."""

@@ -1,7 +1,7 @@
 """The program of a batch of calls: the programs of its calls, one after the other, in one StableHLO module.
 
-Each call's program becomes a function, which the compiler puts in place of the call and fuses with what
-is around it. Results that nobody holds are not results of the region, so they are never in memory.
+Each call's program becomes a function, which the compiler inlines and fuses with the code around it. Results
+that nobody holds are not results of the region, so they need not be stored in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class Region:
-    """One program for all batches with one key; it keeps the plans, whose identities are in the key."""
+    """One program for all batches that have the same key.
+
+    It keeps the plans alive, because their ``id`` is part of the key.
+    """
 
     def __init__(self, batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
         self._steps = [(plan, tuple(codes), first) for plan, codes, first, _ in batch.steps]
@@ -39,7 +42,7 @@ class Region:
         self._program = engine.Program("region", [*self._inputs(), *self._packed], self._body, donated)
 
     def __call__(self, batch: Batch) -> list[Any] | None:
-        """The live results; None where a check fails, and then nothing is lost."""
+        """Run the batch and return its live results, or None if a check fails; all inputs are intact then."""
         arrays = [*batch.inputs, *(engine.vector(v, dtype) for v, _, dtype, _ in _packed(batch) if v)]
         results = self._program.run(arrays)
         if self._checked and not engine.value_of(results.pop()):
@@ -47,7 +50,7 @@ class Region:
         return results
 
     def _inputs(self) -> list[hlo.Argument]:
-        """The inputs' types, of which each step that reads one knows."""
+        """Return the type of each input, taken from the arguments of a step that reads it."""
         found: dict[int, hlo.Argument] = {}
         for plan, codes, _ in self._steps:
             given = _program(plan).arguments
@@ -98,7 +101,7 @@ def _program(plan: Plan) -> engine.Program:
 
 
 def _place(plan: Plan, position: int) -> int:
-    """Where the array with this position among a step's codes is among the arguments of its program."""
+    """Return the position, among a program's arguments, of the array at ``position`` in the step's codes."""
     if position < len(plan.reads):
         return position
     hosts = len(_program(plan).arguments) - len(plan.hosts) - plan.seeded
@@ -108,7 +111,10 @@ def _place(plan: Plan, position: int) -> int:
 def arguments(
     plan: Plan, arrays: list[Any], number: Callable[[DType], Any], seed: Callable[[], Any]
 ) -> list[Any]:
-    """The arguments of a plan's program in their order; ``arrays`` are those of boxes and of the CPU."""
+    """Return the arguments of a plan's program, in order.
+
+    ``arrays`` are those of the boxes that the plan reads, followed by those of the 0-d CPU tensors.
+    """
     reads, hosts = len(plan.reads), len(plan.hosts)
     given = _program(plan).arguments
     numbers = [number(one.dtype) for one in given[reads : len(given) - hosts - plan.seeded]]
@@ -116,7 +122,7 @@ def arguments(
 
 
 def _packed(batch: Batch) -> list[tuple[list[Any], tuple[int, ...], DType, str]]:
-    """Values that programs take as few arguments: many small ones would cost more than they compute."""
+    """Return the batch's numbers and seeds, packed by kind: many small arguments would cost too much time."""
     return [
         (batch.floats, (), dtypes.FLOAT64, "floats"),
         (batch.ints, (), dtypes.INT64, "ints"),
@@ -125,13 +131,13 @@ def _packed(batch: Batch) -> list[tuple[list[Any], tuple[int, ...], DType, str]]
 
 
 def _parts(packed: Value) -> Iterator[Value]:
-    """The rows of an array."""
+    """Yield the rows of an array."""
     for row in range(packed.shape[0]):
         yield hlo.reshape(hlo.slice_axis(packed, 0, row, row + 1), packed.shape[1:])
 
 
 class _Kept:
-    """The regions that were used last, as many as ``config.device_regions``."""
+    """The most recently used regions; at most ``config.device_regions`` are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -163,17 +169,21 @@ give_up_when_scarce(_kept.clear)
 
 
 def known(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Region | None:
-    """The region of a batch whose results ``live`` are wanted, and whose inputs ``donated`` are not."""
+    """Return the cached region of a batch, or None.
+
+    ``live`` are the numbers of the results that are needed, ``donated`` those of the inputs that are not
+    needed afterwards.
+    """
     return _kept.get((tuple(batch.key), live, donated))
 
 
 def made(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Region:
-    """A new one."""
+    """Make and cache the region of a batch; the arguments are those of :func:`known`."""
     region = Region(batch, live, donated)
     _kept.keep((tuple(batch.key), live, donated), region)
     return region
 
 
 def count() -> int:
-    """How many regions are kept."""
+    """Return how many regions are cached."""
     return len(_kept)

@@ -1,4 +1,4 @@
-"""Registering the device with PyTorch, once per process."""
+"""Register the device with PyTorch, once per process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _registered: list[Any] = []
 def register() -> None:
     """Make ``pjrt`` a device of this process and ``torch.pjrt`` its module; a second call does nothing.
 
-    Raises :class:`DeviceNotFound` where another package has taken PyTorch's place for a device of its own.
+    Raises :class:`DeviceNotFound` if another package already uses PyTorch's one slot for such a device.
     """
     with _lock:
         if _registered:
@@ -75,7 +75,7 @@ def _add_kernels(registrations: private_device.Registrations) -> None:
 
 
 def _any_operator(overload: Any, *args: Any, **kwargs: Any) -> Any:
-    """Operators that are none of ATen's, and those that PyTorch would compose."""
+    """Run an operator without a kernel of its own: one outside ATen, or one that PyTorch would compose."""
     operator = _others.setdefault(overload, Operator(overload.name(), overload))
     return operator(*args, **kwargs)
 

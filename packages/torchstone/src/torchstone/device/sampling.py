@@ -1,8 +1,8 @@
 """Samples of distributions that are drawn by rejection: gamma, Dirichlet, Poisson and binomial.
 
-Each round proposes values for all elements and says which of them to take; a count of the rest comes back to
-the host, and rounds go on until there are none. The methods are those of PyTorch's CPU kernels
-(ATen/native/Distributions.h), over whole tensors. They compute in float64, as those do.
+Each round proposes values for all elements and says which to accept. The host reads whether any element is
+left, and rounds go on until none is. The methods are those of PyTorch's CPU kernels
+(ATen/native/Distributions.h), applied to whole tensors. They compute in float64, as the CPU kernels do.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Tensor = torch.Tensor
 _Round = Callable[[], tuple[Tensor, Tensor]]
 
 _SMALL_RATE = 10.0
-"""Below this mean, numbers are counted up to; above it, they are drawn from a transformed uniform one."""
+"""Below this mean, samples are found by counting; from it on, they are drawn by transformed rejection."""
 _MOST = 200
-"""More than any count of a mean below ``_SMALL_RATE`` whose probability float64 can tell from 0."""
+"""A bound of the counts for means below ``_SMALL_RATE``; larger counts are too improbable to matter."""
 
 
 def _rejected(values: Tensor, done: Tensor, propose: _Round) -> Tensor:
-    """``values`` where ``done``; elsewhere the first proposal that is taken."""
+    """Return ``values`` where ``done`` is true, and elsewhere the first proposal that is accepted."""
     while not bool(done.all()):
         found, taken = propose()
         values = torch.where(taken & ~done, found, values)
@@ -36,12 +36,15 @@ def _rejected(values: Tensor, done: Tensor, propose: _Round) -> Tensor:
 
 
 def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """In (0, 1]: its logarithm is finite."""
+    """Return uniform numbers in (0, 1], whose logarithms are finite."""
     return 1 - torch.rand(like.shape, dtype=torch.float64, device=like.device, generator=generator)
 
 
 def standard_gamma(self: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Marsaglia and Tsang (2000); a shape below 1 is raised by one and scaled back with a uniform power."""
+    """Return gamma samples by the method of Marsaglia and Tsang (2000).
+
+    A shape below 1 is increased by 1, and the sample is then multiplied by a power of a uniform number.
+    """
     shape = self.double()
     wide = torch.where(shape < 1, shape + 1, shape)
     scale = wide - 1 / 3
@@ -63,16 +66,19 @@ def standard_gamma(self: Tensor, generator: torch.Generator | None = None) -> Te
 
 
 def sample_dirichlet(self: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Gamma samples, divided by their sum along the last axis."""
+    """Return gamma samples, divided by their sum along the last axis."""
     found = standard_gamma(self.double(), generator)
     found = found / found.sum(-1, keepdim=True)
     return found.clamp_min(torch.finfo(self.dtype).tiny).to(self.dtype)
 
 
 def poisson(self: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Counts. Small means by inversion, large ones by transformed rejection (PTRS, Hörmann 1993)."""
+    """Return Poisson samples: by inversion for small means, else by transformed rejection.
+
+    The rejection method is PTRS (Hörmann 1993).
+    """
     if bool((self < 0).any()):
-        aten.poisson.default(to_cpu(self))  # raises
+        aten.poisson.default(to_cpu(self))  # raises PyTorch's error
     mean = self.double()
     large = mean >= _SMALL_RATE
     u = _uniform(mean, generator)
@@ -103,12 +109,13 @@ def poisson(self: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def binomial(count: Tensor, prob: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Successes. Few by sums of geometric numbers, many by transformed rejection (BTRS, Hörmann 1993).
+    """Return binomial samples: by sums of geometric numbers for small means, else by transformed rejection.
 
-    Of infinitely many trials infinitely many succeed; PyTorch's CPU kernel returns NaN, or does not return.
+    The rejection method is BTRS (Hörmann 1993). For infinitely many trials the result is infinite; PyTorch's
+    CPU kernel returns NaN there, or does not return.
     """
     if bool((count < 0).any()) or bool(((prob < 0) | (prob > 1)).any()):
-        aten.binomial.default(to_cpu(count), to_cpu(prob))  # as the CPU takes it
+        aten.binomial.default(to_cpu(count), to_cpu(prob))  # raises if PyTorch's CPU kernel refuses them
     trials, chance = torch.broadcast_tensors(count.double(), prob.double())
     flipped = chance > 0.5
     p = torch.where(flipped, 1 - chance, chance).clamp_min(0)
@@ -159,11 +166,14 @@ _RATIONAL = (
         *(0.017050642, -0.0021309326, 0.00085092367, -1.5247877e-07),
     ),
 )
-"""Coefficients of the rational approximation, by powers of log(x / alpha), then of log(alpha)."""
+"""Coefficients of the rational approximation: by power of log(x / alpha), then by power of log(alpha)."""
 
 
 def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
-    """How a sample moves with its shape (``standard_gamma_grad_one`` of PyTorch): a formula a region."""
+    """Return the derivative of a gamma sample with respect to its shape, as ``standard_gamma_grad_one`` does.
+
+    Each range of arguments has its own formula.
+    """
     alpha, x = self.double(), output.double()
     numer: Any = 1.0
     first, second = 1 / alpha, 1 / (alpha * alpha)
@@ -232,11 +242,11 @@ _BETA_RATIONAL = (
         ),
     ),
 )
-"""Numerator and denominator, by powers of log(x), of log(alpha / x) and of log(total * x / alpha)."""
+"""Coefficients of numerator and denominator: by power of log(x), log(alpha / x), log(total * x / alpha)."""
 
 
 def _polynomial(coefficients: Any, *variables: Tensor) -> Any:
-    """Coefficients nested as deep as there are variables, by Horner's rule."""
+    """Evaluate a polynomial by Horner's rule; ``coefficients`` are nested one level for each variable."""
     first, *rest = variables
     value: Any = 0.0
     for one in reversed(coefficients):
@@ -270,7 +280,7 @@ def _near_one(x: Tensor, alpha: Tensor, beta: Tensor, gap: Tensor) -> Tensor:
 
 
 def _between_large(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """A saddle point expansion, with a polynomial around the mean, where it is singular."""
+    """Return a saddle point expansion; near the mean, where that is singular, a polynomial."""
     total = alpha + beta
     mean = alpha / total
     width = 0.1 * (alpha * beta / (total + 1)).sqrt() / total
@@ -293,7 +303,10 @@ def _between_large(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 
 
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
-    """How a sample moves with its concentration (``dirichlet_grad_one`` of PyTorch): a formula a region."""
+    """Return the derivative of a sample with respect to its concentration, as ``dirichlet_grad_one`` does.
+
+    Each range of arguments has its own formula.
+    """
     dtype = x.dtype
     x, alpha, total = x.double(), alpha.double(), total.double()
     beta = total - alpha

@@ -1,4 +1,4 @@
-"""What ``torch.amp.GradScaler`` asks of a device: unscaling gradients, and the next scale."""
+"""The operators that ``torch.amp.GradScaler`` needs: unscaling gradients, and updating the scale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tensor = torch.Tensor
 
 
 def unscale(self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None:
-    """Multiply each tensor by ``inv_scale``; ``found_inf`` becomes 1 where an element is not finite."""
+    """Multiply each tensor by ``inv_scale``; ``found_inf`` becomes 1 if an element is not finite."""
     for one in self:
         found_inf.copy_(torch.maximum(found_inf, (~torch.isfinite(one)).any().to(found_inf.dtype)))
         one.mul_(inv_scale.to(one.dtype) if one.dtype is torch.float64 else inv_scale)
@@ -25,7 +25,10 @@ def update_scale(
     scale_backoff_factor: float,
     growth_interval: int,
 ) -> Tensor:
-    """``self`` shrinks after a step that was not finite, and grows after ``growth_interval`` finite ones."""
+    """Reduce the scale ``self`` after a step that is not finite; raise it after enough finite steps.
+
+    The number of finite steps is ``growth_interval``.
+    """
     failed = found_inf != 0
     successes = growth_tracker + 1
     grows = successes == growth_interval

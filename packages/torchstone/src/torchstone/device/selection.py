@@ -1,7 +1,7 @@
-"""Operators whose results are as large as their inputs' values say: two programs, with a count in between.
+"""Operators whose result sizes depend on their inputs' values: one program counts, a second one computes.
 
-The first program counts. The second computes for a size out of few (the next power of two), so that it serves
-many counts, and the result is the first part of what it made.
+The second program is made for the next power of two of the count, so that one program serves many counts. The
+result is the first part of what it computes.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _MASKS = (torch.bool, torch.uint8)
 
 
 def _room(count: int, most: int) -> int:
-    """For how many elements the second program is made."""
+    """Return the number of elements that the second program is made for."""
     return min(1 << max(count - 1, 0).bit_length(), most)
 
 
 def nonzero(self: Tensor) -> Tensor:
-    """Coordinates of the elements that are not zero."""
+    """Return the coordinates of the elements that are not zero."""
     count = int(aten.count_nonzero.default(self).item())
     return aten.nonzero_static.default(self, size=_room(count, self.numel()))[:count]
 
 
 def _places(flat: Tensor) -> tuple[Tensor, int]:
-    """Positions of true elements of a 1-d mask, padded with zeros, and how many of them count."""
+    """Return the positions of a 1-d mask's true elements, padded with zeros, and their number."""
     count = int(aten.count_nonzero.default(flat).item())
     found = aten.nonzero_static.default(flat, size=_room(count, flat.numel()), fill_value=0)
     return found.view(-1), count
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
-    """The elements at which ``mask`` is true."""
+    """Return the elements at which ``mask`` is true."""
     if mask.dtype is not torch.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     values, chosen = torch.broadcast_tensors(self, mask)
@@ -51,7 +51,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 def unique2(
     self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct elements in ascending order."""
+    """Return the distinct elements in ascending order."""
     flat = self.reshape(-1)
     ordered, order = flat.sort()
     values, group, counts = _runs(ordered)
@@ -62,14 +62,14 @@ def unique2(
 
 
 def unique(self: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
-    """Distinct elements as :func:`unique2` gives them: what derivatives ask for."""
+    """Return the distinct elements, as :func:`unique2` does; derivatives call this operator."""
     return unique2(self, sorted, return_inverse)[:2]
 
 
 def unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The first of each run of equal elements."""
+    """Return the first element, or slice along ``dim``, of each run of equal ones."""
     if dim is not None and not (self.dim() == 1 and dim in (0, -1)):
         if not self.numel():
             return _of_nothing(aten.unique_consecutive.default, self, return_inverse, return_counts, dim)
@@ -82,14 +82,14 @@ def unique_consecutive(
 def unique_dim(
     self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct slices along ``dim``, in the order of their elements."""
+    """Return the distinct slices along ``dim``, sorted by their elements."""
     if not self.numel():
         return _of_nothing(aten.unique_dim.default, self, dim, sorted, return_inverse, return_counts)
     slices = self.movedim(dim, 0)
     columns = slices.reshape(len(slices), -1)
     order = torch.arange(len(slices), device=self.device)
     for column in range(columns.shape[1] - 1, -1, -1):
-        # Its number is a value, so that one program serves all columns.
+        # The column's number is a tensor, so that one program serves all columns.
         keys = columns.index_select(1, torch.tensor([column]).to(self.device)).view(-1)
         order = order.index_select(0, keys.index_select(0, order).sort(stable=True).indices)
     values, group, counts = _distinct(self, slices.index_select(0, order), dim)
@@ -97,13 +97,13 @@ def unique_dim(
 
 
 def _of_nothing(operator: Any, self: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """What a tensor without elements has, which is shapes only, or what the CPU says against it."""
+    """Compute the result for a tensor without elements on the CPU, which raises if it refuses the call."""
     values, inverse, counts = (one.to(DEVICE_TYPE) for one in operator(to_cpu(self), *given))
     return values, inverse, counts
 
 
 def _distinct(self: Tensor, slices: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """:func:`_runs` of slices; the first of each run, along ``dim`` again."""
+    """Return :func:`_runs` of slices, with the first slice of each run moved back to ``dim``."""
     starts = torch.ones(len(slices), dtype=torch.bool, device=self.device)
     if len(slices) > 1:
         starts[1:] = (slices[1:] != slices[:-1]).reshape(len(slices) - 1, -1).any(1)
@@ -112,7 +112,7 @@ def _distinct(self: Tensor, slices: Tensor, dim: int) -> tuple[Tensor, Tensor, T
 
 
 def _runs(flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a 1-d tensor: the first element of each run, the number of each element's run, lengths of runs."""
+    """Return the first element of each run of a 1-d tensor, each element's run number, and run lengths."""
     total = flat.numel()
     starts = torch.ones_like(flat, dtype=torch.bool)
     if total > 1:
@@ -122,7 +122,11 @@ def _runs(flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _groups(starts: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
-    """Of a mask of where runs start: their places (padded), how many, each element's run, their lengths."""
+    """Return the runs that start where the mask ``starts`` is true.
+
+    These are the positions of the starts (padded), the number of runs, each element's run number, and the
+    run lengths.
+    """
     group = starts.cumsum(0) - 1
     places, count = _places(starts)
     counts = torch.zeros_like(places)
@@ -132,7 +136,7 @@ def _groups(starts: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
 
 
 def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number occurs, or the sum of its weights."""
+    """Return how often each number occurs, or the sum of its weights."""
     whole = self.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
     if minlength < 0 or not whole or self.dim() != 1 or (weights is not None and weights.shape != self.shape):
         return _bincount(self, weights, minlength)
@@ -153,7 +157,7 @@ _bincount = Operator("bincount")
 
 
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
-    """Each index as often as the element there says."""
+    """Return each index of ``repeats``, repeated as often as the element there says."""
     if output_size is None and repeats.dim() == 1:
         output_size = int(repeats.sum().item())
     return _repeat_interleave(repeats, output_size=output_size)
@@ -164,7 +168,7 @@ _index = Operator("index.Tensor")
 
 
 def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """``self[indices]``; masks become the coordinates of their true elements."""
+    """Return ``self[indices]``; masks are replaced by the coordinates of their true elements."""
     return _index(self, _coordinates(self, indices))
 
 
@@ -186,7 +190,7 @@ def _coordinates(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor 
 
 
 def _with_indices_here(operator: Operator) -> Callable[..., Any]:
-    """The operator with index tensors of the CPU moved to the device, as on CUDA."""
+    """Return a kernel that moves index tensors from the CPU to the device first, as on CUDA."""
 
     def call(self: Tensor, indices: Sequence[Tensor | None], *args: Any, **kwargs: Any) -> Any:
         if self.device.type == DEVICE_TYPE:
@@ -206,18 +210,18 @@ def _index_put_impl_(
     accumulate: bool = False,
     unsafe: bool = False,
 ) -> Tensor:
-    """What derivatives of indexing call."""
+    """Write ``values`` in place at ``indices``; derivatives of indexing call this operator."""
     return _index_put_(self, _coordinates(self, indices), values, accumulate)
 
 
 def written(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The ``out=`` form."""
+    """Return the ``out=`` form of ``compute``."""
     every = all_written(lambda *args, **kwargs: (compute(*args, **kwargs),), "out")
     return lambda *args, **kwargs: every(*args, **kwargs)[0]
 
 
 def all_written(compute: Callable[..., Sequence[Tensor]], *names: str) -> Callable[..., tuple[Tensor, ...]]:
-    """The form that writes its results into the arguments ``names``."""
+    """Return the form of ``compute`` that writes its results into the arguments ``names``."""
 
     def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         targets = [kwargs.pop(name) for name in names]

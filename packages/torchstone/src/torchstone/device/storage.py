@@ -1,8 +1,8 @@
 """Storages and tensors of the device.
 
-A storage is a :class:`Box` around one flat immutable array on the engine. PyTorch knows it as a storage
-without memory, of which the box is an attribute; a tensor is PyTorch's own (size, stride, offset) on it, so
-views, ``_base`` and version counters need nothing here. Writing replaces the box's array.
+A storage is a :class:`Box` around one flat immutable array on the engine. For PyTorch it is a storage
+without memory, which has the box as an attribute. A tensor is a plain PyTorch tensor (size, stride, offset)
+on this storage, so views, ``_base`` and version counters need no code here. Writing replaces the box's array.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEVICE_TYPE = "pjrt"
 
 
 class Pending:
-    """An array to come: one result of a batch of calls (:mod:`.lazy`) that runs when it is asked for."""
+    """An array yet to be computed: one result of a batch of calls (:mod:`.lazy`) that runs when needed."""
 
     __slots__ = ("_array", "_failure", "batch", "number")
 
@@ -31,10 +31,10 @@ class Pending:
         self.batch = batch
         self.number = number
         self._array: Any = None
-        self._failure = ""  # in words: a traceback would keep the tensors of its frames, this one among them
+        self._failure = ""  # text, because a traceback would keep alive the tensors of its frames
 
     def array(self) -> Any:
-        """The array. Raises what stopped the batch, and ``RuntimeError`` from then on."""
+        """Return the array. Raises the error that stopped the batch, and ``RuntimeError`` from then on."""
         batch = self.batch
         if batch is not None:
             batch.run()
@@ -48,24 +48,24 @@ class Pending:
         return self._array
 
     def resolve(self, array: Any, error: BaseException | None = None) -> None:
-        """The batch has run: its result, or what stopped it."""
+        """Take the result of the batch that has run, or the error that stopped it."""
         self._array = array
         self._failure = "" if error is None else f"{type(error).__name__}: {error}"
         self.batch = None
 
 
 class Box:
-    """What one storage holds.
+    """The contents of one storage.
 
-    ``array`` is flat, with all ``nbytes`` as elements of ``dtype``; None as long as nothing was written,
-    which reads as zeros, and :class:`Pending` as long as the call that writes it has not run. ``writes``
-    counts the arrays that it has held.
+    ``array`` is flat and holds all ``nbytes`` as elements of ``dtype``. It is None until something is
+    written, which reads as zeros, and a :class:`Pending` until the call that writes it has run. ``writes``
+    counts how often the array was replaced.
     """
 
     __slots__ = ("__weakref__", "array", "dtype", "nbytes", "writes")
 
     def __init__(self, array: Any, dtype: DType, nbytes: int) -> None:
-        self.nbytes = 0  # a box that is refused gives nothing back
+        self.nbytes = 0  # if take() raises, __del__ must not subtract bytes that were never counted
         memory.allocations += 1
         memory.take(nbytes)
         self.array = array
@@ -78,13 +78,13 @@ class Box:
         memory.freed += 1
 
     def replace(self, array: Any, dtype: DType) -> None:
-        """Hold what a program wrote."""
+        """Hold the array that a program wrote."""
         self.array = array
         self.dtype = dtype
         self.writes += 1
 
     def ready(self) -> Any:
-        """The array; what is pending runs first, and zeros are made where nothing was written."""
+        """Return the array; runs pending calls first, and makes zeros if nothing was written."""
         if type(self.array) is Pending:
             self.array = self.array.array()
         if self.array is None:
@@ -92,7 +92,7 @@ class Box:
         return self.array
 
     def grow(self, nbytes: int, *, keep: bool = True) -> None:
-        """Hold at least ``nbytes``; new ones are zero. Without ``keep`` the caller writes all of it next."""
+        """Grow to at least ``nbytes``; new bytes are zero. Without ``keep``, the caller writes all bytes."""
         if nbytes <= self.nbytes:
             return
         held = self.ready() if keep and self.array is not None else None
@@ -106,7 +106,7 @@ class Box:
 
 
 def zeros(count: int, dtype: DType) -> Any:
-    """A flat array of zeros. Raises ``torch.OutOfMemoryError`` where the device has no room for it."""
+    """Return a flat array of zeros. Raises ``torch.OutOfMemoryError`` if the device has no room for it."""
     try:
         return engine.zeros(count, dtype)
     except EngineError as error:
@@ -114,7 +114,7 @@ def zeros(count: int, dtype: DType) -> Any:
 
 
 class Memory:
-    """Bytes in boxes, as an allocator would count them."""
+    """The number of bytes in boxes, counted as an allocator would."""
 
     def __init__(self) -> None:
         self.allocated = 0
@@ -123,7 +123,7 @@ class Memory:
         self.freed = 0
 
     def take(self, nbytes: int) -> None:
-        """Count ``nbytes`` more. Raises ``torch.OutOfMemoryError`` beyond ``config.device_memory_limit``."""
+        """Add ``nbytes``; raise ``torch.OutOfMemoryError`` if that exceeds ``config.device_memory_limit``."""
         if config.device_memory_limit:
             self.require(nbytes)
         self.allocated += nbytes
@@ -132,7 +132,7 @@ class Memory:
 
     @staticmethod
     def exceeded(error: EngineError) -> Exception:
-        """``error``, or ``torch.OutOfMemoryError`` if it says that the device's own memory was not enough."""
+        """Return ``error``, or a ``torch.OutOfMemoryError`` if it says that the device is out of memory."""
         if "RESOURCE_EXHAUSTED" not in str(error):
             return error
         return torch.OutOfMemoryError(
@@ -141,7 +141,7 @@ class Memory:
         )
 
     def require(self, nbytes: int) -> None:
-        """Raises ``torch.OutOfMemoryError`` where ``nbytes`` more would exceed the limit."""
+        """Raise ``torch.OutOfMemoryError`` if ``nbytes`` more would exceed ``config.device_memory_limit``."""
         limit = config.device_memory_limit
         if limit and nbytes + self.allocated > limit:
             raise torch.OutOfMemoryError(
@@ -156,7 +156,7 @@ _device: Any = None
 
 
 def device() -> torch.device:
-    """The one device."""
+    """Return the one device."""
     global _device
     if _device is None:
         _device = torch.device(DEVICE_TYPE, 0)
@@ -164,14 +164,14 @@ def device() -> torch.device:
 
 
 def new_storage(box: Box) -> torch.UntypedStorage:
-    """A storage that holds ``box``."""
+    """Return a storage that holds ``box``."""
     storage = device_tensors.storage_of_size(device(), box.nbytes)
     storage.box = box
     return storage
 
 
 def empty_storage(nbytes: int) -> torch.UntypedStorage:
-    """A storage of ``nbytes`` without values."""
+    """Return a storage of ``nbytes`` without values."""
     return new_storage(Box(None, dtypes.UINT8, nbytes))
 
 
@@ -183,7 +183,7 @@ def new_tensor(
     size: tuple[int, ...],
     stride: tuple[int, ...],
 ) -> torch.Tensor:
-    """A tensor on a storage of its own that holds ``array``."""
+    """Return a tensor on a new storage that holds ``array``."""
     tensor = device_tensors.plain(device(), dtype, size, stride, nbytes)
     tensor.untyped_storage().box = Box(array, element, nbytes)  # type: ignore[attr-defined]
     return tensor
@@ -192,7 +192,7 @@ def new_tensor(
 def tensor_maker(
     element: DType, dtype: torch.dtype, nbytes: int, size: tuple[int, ...], stride: tuple[int, ...]
 ) -> Callable[[Any], torch.Tensor]:
-    """A function that makes what :func:`new_tensor` makes of an array, quicker from the second time on."""
+    """Return a function from an array to a tensor, like :func:`new_tensor` but faster for repeated calls."""
     make = device_tensors.maker(device(), dtype, size, stride, nbytes)
 
     def holding(array: Any) -> torch.Tensor:
@@ -204,12 +204,12 @@ def tensor_maker(
 
 
 def box_of(tensor: torch.Tensor) -> Box:
-    """The box behind a tensor of the device."""
+    """Return the box of a device tensor's storage."""
     return box_in(tensor.untyped_storage())
 
 
 def box_in(storage: Any) -> Box:
-    """The box of a storage of the device; one that PyTorch made itself holds nothing yet.
+    """Return the box of a device storage. A storage that PyTorch itself made gets an empty box first.
 
     Raises ``RuntimeError`` for a storage of another device.
     """

@@ -1,4 +1,4 @@
-"""Copies: between tensors of the device, from the CPU and to it, and single values to Python."""
+"""Copies between device tensors, from and to the CPU, and of single values to Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTIGUOUS = {"memory_format": torch.contiguous_format}
 
 
 def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """``self.copy_(src)`` where at least one of them is on the device."""
+    """``self.copy_(src)``, where at least one of the tensors is on the device."""
     if self.is_cpu:
         return self.copy_(to_cpu(src))
     if not src.is_cpu:
@@ -33,7 +33,7 @@ def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> 
 
 
 def from_cpu(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Write a tensor of the CPU into one of the device."""
+    """Write the values of a CPU tensor into a device tensor."""
     wanted = source.detach()
     if wanted.dtype is not target.dtype:
         wanted = wanted.to(target.dtype)
@@ -49,14 +49,17 @@ def from_cpu(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def placed(host: torch.Tensor, *, fresh: bool = False) -> torch.Tensor:
-    """A contiguous tensor of the device with the values of a contiguous one of the CPU."""
+    """Return a contiguous device tensor with the values of a contiguous CPU tensor.
+
+    With ``fresh``, nothing else uses the CPU tensor, so it is not copied first.
+    """
     made = torch.empty(host.shape, dtype=host.dtype, device="pjrt")
     replace(box_of(made), (host if fresh else host.clone()).reshape(-1))
     return made
 
 
 def replace(box: Box, flat: torch.Tensor) -> None:
-    """Let ``box`` hold the elements of a flat CPU tensor that is given away."""
+    """Let ``box`` hold the elements of a flat CPU tensor, which nobody may use afterwards."""
     element = element_of(flat.dtype)
     if element.torch is not flat.dtype:
         flat = flat.view(torch.uint8)
@@ -64,7 +67,7 @@ def replace(box: Box, flat: torch.Tensor) -> None:
 
 
 def _is_whole(tensor: torch.Tensor, box: Box) -> bool:
-    """Whether the tensor is all of its storage, each element once and as it is stored."""
+    """Whether the tensor covers its whole storage, each element once, and has no lazy conjugation or sign."""
     if tensor.is_conj() or tensor.is_neg():
         return False
     return tensor.numel() * tensor.dtype.itemsize == box.nbytes and _is_dense(tensor)
@@ -81,7 +84,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def to_cpu(source: torch.Tensor) -> torch.Tensor:
-    """The values of a tensor of the device in one of the CPU: for reading, it may be the device's memory."""
+    """Return a device tensor's values as a CPU tensor, for reading only: it may share the device's memory."""
     box = box_of(source)
     if not engine.place().shares_host_memory and not _is_whole(source, box):
         source = _clone(source, **_CONTIGUOUS)
@@ -104,7 +107,7 @@ def to_copy(
     non_blocking: bool = False,
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
-    """``tensor.to(…)`` from or to the device. To the CPU it always waits, so nothing is pinned."""
+    """``tensor.to(…)`` from or to the device. Copies to the CPU always wait; ``pin_memory`` is ignored."""
     wanted = {"dtype": dtype, "layout": layout, "memory_format": memory_format}
     given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     if device is not None:
@@ -119,12 +122,12 @@ def to_copy(
 
 
 def local_scalar_dense(self: torch.Tensor) -> Any:
-    """The value of a tensor of one element, for ``item()``."""
+    """Return the value of a tensor of one element, for ``item()``."""
     return to_cpu(self).item()
 
 
 def equal(self: torch.Tensor, other: torch.Tensor) -> bool:
-    """``torch.equal``."""
+    """``torch.equal``, compared on the CPU."""
     if self.device != other.device:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices,"
@@ -150,7 +153,7 @@ def allclose(
 def _copy_storage(
     self: torch.UntypedStorage, source: torch.UntypedStorage, non_blocking: bool | None = None
 ) -> torch.UntypedStorage:
-    """``storage.copy_``: all bytes."""
+    """``storage.copy_``: copy all bytes."""
     if self.nbytes() != source.nbytes():
         raise RuntimeError(
             f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
@@ -166,7 +169,7 @@ def _copy_storage(
 
 
 def _resize_storage(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
-    """``storage.resize_``: PyTorch lets no device written in Python do it."""
+    """``storage.resize_``: raise if the size changes; PyTorch forbids this for a device written in Python."""
     if size == self.nbytes():
         return self
     raise RuntimeError(
@@ -176,35 +179,35 @@ def _resize_storage(self: torch.UntypedStorage, size: int) -> torch.UntypedStora
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """The bytes of a storage of the device in memory of the CPU that is the caller's own."""
+    """Return a copy of a device storage's bytes in CPU memory."""
     return host_bytes(box_in(storage))[: storage.nbytes()].clone()
 
 
 def _write_file(self: torch.UntypedStorage, *how: Any) -> None:
-    """What ``torch.save`` in its old format and ``pickle`` call for each storage."""
+    """Write a storage to a file, for ``pickle`` and the old format of ``torch.save``."""
     _bytes_of(self).untyped_storage()._write_file(*how)
 
 
 def _set_from_file(self: torch.UntypedStorage, *how: Any) -> torch.UntypedStorage:
-    """What ``torch.load`` calls for each storage of a file in the old format."""
+    """Read a storage from a file, for ``torch.load`` of a file in the old format."""
     read = torch.UntypedStorage(self.nbytes())._set_from_file(*how)
     replace(box_in(self), torch.empty(0, dtype=torch.uint8, device="cpu").set_(read))
     return self
 
 
 def _reduce(self: torch.UntypedStorage) -> tuple[Any, ...]:
-    """For pickle: a process that reads this registers the device, as the function lives here."""
+    """Pickle a storage as a call of :func:`restored`, whose import registers the device when it is loaded."""
     return restored, (_bytes_of(self).numpy().tobytes(),)
 
 
 def storage_on(device: torch.device, nbytes: int) -> torch.UntypedStorage:
-    """A storage without values."""
+    """Return a storage of ``nbytes`` without values."""
     check_device(device)
     return empty_storage(nbytes)
 
 
 def restored(held: bytes) -> torch.UntypedStorage:
-    """A storage of the device with the given bytes."""
+    """Return a device storage with the given bytes."""
     storage = empty_storage(len(held))
     if held:
         replace(box_in(storage), torch.frombuffer(bytearray(held), dtype=torch.uint8))
@@ -212,7 +215,7 @@ def restored(held: bytes) -> torch.UntypedStorage:
 
 
 def _identity(self: torch.UntypedStorage) -> int:
-    """``storage.data_ptr()``: not an address, but one number per storage, which ``torch.save`` asks for."""
+    """``storage.data_ptr()``: not an address but one number per storage, which ``torch.save`` needs."""
     return id(box_in(self)) if self.nbytes() else 0
 
 

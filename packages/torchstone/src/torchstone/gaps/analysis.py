@@ -1,4 +1,4 @@
-"""From a provider's name to its log: reads the surface, compares, and puts in what people decided."""
+"""Make the log of a provider: read the surface, compare it with the provider, and add the decisions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def analyze(
     previous: Path | None = None,
     stage: Callable[[str], None] = lambda text: None,
 ) -> Log:
-    """The gap log of ``provider`` over ``namespaces``, by default those that the provider is about.
+    """Return the gap log of ``provider`` over ``namespaces``, by default those that the provider covers.
 
-    ``decisions``: the TOML file in place of the shipped one; ``usage``: folders of code that uses PyTorch;
-    ``previous``: an earlier log in JSON. Raises :class:`GapsError` where one of these is not in order,
-    or where the provider has nothing to say about any name.
+    ``decisions``: a TOML file to use instead of the shipped one; ``usage``: folders of code using PyTorch;
+    ``previous``: an earlier log in JSON; ``stage``: called with the name of each stage. Raises
+    :class:`GapsError` if one of these is invalid, or if the provider has no answer for any of the names.
     """
     chosen = make_provider(provider)
     decided = shipped_decisions(provider) if decisions is None else load_decisions(decisions)
@@ -68,7 +68,7 @@ def analyze(
 
 
 def versions() -> dict[str, str]:
-    """What the log was made with."""
+    """Return the versions of Torchstone and PyTorch, and PyTorch's git commit, for the head of the log."""
     import torch
 
     from .._version import __version__

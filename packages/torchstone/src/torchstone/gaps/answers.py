@@ -1,4 +1,4 @@
-"""The words of the comparison: what a provider says of an API, and what is then found to be a gap."""
+"""The types of the comparison: a provider's answer for an API, and the gaps that are found."""
 
 from __future__ import annotations
 
@@ -11,44 +11,45 @@ from .surface import Api
 
 
 class Status(StrEnum):
-    """What becomes of one of PyTorch's APIs."""
+    """How a provider treats one of PyTorch's APIs."""
 
     MATCH = "match"
-    """Nothing has to be done, and nothing is: the same object, the same behavior."""
+    """The API needs no change: it is the same object with the same behavior."""
     WRAPS = "wraps"
     """The original is called, with arguments or results mapped."""
     MODIFIED = "modified"
-    """It does something else, as documented."""
+    """The API behaves differently, as documented."""
     PARTIAL = "partial"
-    """It works for some parameters, overloads, dtypes or devices."""
+    """The API works for some parameters, overloads, dtypes or devices only."""
     STUB = "stub"
-    """It stands there and does nothing, answers with a constant, or (loud) raises."""
+    """The API exists, but does nothing, returns a constant, or (loud) raises."""
     ABSENT = "absent"
-    """It is not there, or does what it does without the provider."""
+    """The API is missing, or it does the same as without the provider."""
     DELIBERATE = "deliberate"
-    """It is left as it is, which does not work, for a reason."""
+    """The API is left unchanged, for a reason, although it does not work."""
 
 
 class GapKind(StrEnum):
-    """What sort of gap."""
+    """The kind of a gap."""
 
     SIGNATURE = "signature"
     UNPATCHED = "unpatched"
     BEHAVIOUR = "behaviour"
     TARGET = "target limitation"
-    """What the device that the work goes to cannot do."""
+    """The target device cannot do this."""
     REFINEMENT = "refinement"
-    """It works; a device-specific path of PyTorch's is worth a look."""
+    """The API works, but PyTorch has a device-specific path for it that is worth a look."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a provider has for one API.
+    """A provider's answer for one API.
 
-    ``replacement`` is the object that stands in its place, ``original`` the one it was made for; None where
-    there is none of its own. ``note`` explains anything but match and wraps. ``missing`` lists parameters,
-    overloads, dtypes or devices of a partial one. ``loud``: what is not there is refused with an exception.
-    ``signature`` says how the replacement's signature differs, where the objects are in another process.
+    ``replacement`` is the object that replaces the API, and ``original`` the object that it replaces; both
+    are None if the provider has no object of its own. ``note`` explains any status but match and wraps.
+    ``missing`` lists the parameters, overloads, dtypes or devices that a partial API lacks.
+    ``loud``: whatever is missing is refused with an exception. ``signature`` lists the differences of the
+    replacement's signature, if the objects themselves are in another process.
     """
 
     status: Status
@@ -63,9 +64,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Trial:
-    """What running both sides of one API showed: ``calls`` were made, ``differences`` found.
+    """The result of running both sides of one API: the number of ``calls``, and the ``differences`` found.
 
-    ``calls`` is 0 where no arguments were found that the reference side takes.
+    ``calls`` is 0 if no arguments were found that the reference side accepts.
     """
 
     calls: int = 0
@@ -75,34 +76,34 @@ class Trial:
 
 
 class Provider(Protocol):
-    """Something that offers (part of) PyTorch's API."""
+    """Anything that offers PyTorch's API or a part of it."""
 
     @property
     def name(self) -> str:
-        """As on the command line, and in the head of the log."""
+        """The provider's name on the command line and in the head of the log."""
 
     @property
     def scope(self) -> Sequence[str]:
-        """The namespaces that it answers for, as :func:`~.surface.read_surface` takes them."""
+        """The namespaces that the provider covers, in the form that :func:`~.surface.read_surface` takes."""
 
     @property
     def watched(self) -> str | None:
-        """The device whose conditions in PyTorch's own source are worth an entry; None for no device's."""
+        """The device for which conditions in PyTorch's own source get an entry; None for no device."""
 
     @property
     def compared(self) -> str:
-        """One sentence: what runs on which side of a trial."""
+        """One sentence that says what runs on each side of a trial."""
 
     def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
-        """What it has for each API, by name; those where it does not claim to have anything are left out."""
+        """Return the answer for each API, by name; APIs that the provider does not cover are left out."""
 
     def trials(self, apis: Iterable[Api]) -> Mapping[str, Trial]:
-        """Runs both sides, name by name; an API that cannot be tried is left out."""
+        """Run both sides of each API and return the trials by name, without APIs that cannot be tried."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """One difference: ``explanation`` is the provider's own note, empty where it has none."""
+    """One difference; ``explanation`` is the provider's own note about it, or empty."""
 
     api: Api
     kind: GapKind
@@ -113,7 +114,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found for one API."""
+    """The result of the comparison for one API."""
 
     api: Api
     answer: Answer

@@ -1,4 +1,4 @@
-"""Arguments for a trial, made up from a signature: small tensors, and numbers chosen by parameter name."""
+"""Making up arguments for a trial from a signature: small tensors, and numbers chosen by parameter name."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .signatures import Parameter, Signature
 from .surface import Api
 
 _OVERLOADS = 4
-"""Overloads of an API that are tried; the rest differ in types only."""
+"""The most overloads of an API that are tried; further ones differ in types only."""
 
 
-_clone, _to = torch.Tensor.clone, torch.Tensor.to  # as they are before a package changes them
+_clone, _to = torch.Tensor.clone, torch.Tensor.to  # read before a package can change them
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of one call; tensors lie on the CPU and are never passed themselves (:func:`placed`)."""
+    """The arguments of one call; tensors are on the CPU, and calls get copies of them (:func:`placed`)."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
 
 def placed(value: Any, device: Any, place: Any) -> Any:
-    """A copy with every tensor on ``place``, and ``device`` in place of :data:`DEVICE`."""
+    """Return a copy of ``value`` with every tensor on ``place`` and :data:`DEVICE` replaced by ``device``."""
     if value is DEVICE:
         return device
     if isinstance(value, torch.Tensor):
@@ -53,28 +53,28 @@ def _placed_layer(layer: torch.nn.Linear, place: Any) -> torch.nn.Linear:
 
 
 DEVICE = object()
-"""Stands for the device that a side runs on."""
+"""A placeholder for the device that a side runs on."""
 
 
 _TENSOR, _TENSORS = object(), object()
-"""Stand for a tensor of the family that is tried, and for a list of two."""
+"""Placeholders for a tensor of the current family, and for a list of two such tensors."""
 _MASK = torch.tensor([[True, False, True]] * 3)
 _OFFSETS = torch.arange(3)
-"""In one dimension, always: ``embedding_bag`` reads beyond others, and its result is then any."""
+"""Always one-dimensional: with other offsets ``embedding_bag`` reads out of bounds, with random results."""
 
 
 def _ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """From 0.1 to 0.9, where every function is defined and none is flat."""
+    """Return a tensor with values from 0.1 to 0.9, where every function is defined and none is flat."""
     return torch.linspace(0.1, 0.9, math.prod(shape)).reshape(shape).to(dtype)
 
 
 def _whole(*shape: int) -> torch.Tensor:
-    """int64, 0 to 2: values, and indices that are in range."""
+    """Return an int64 tensor with the values 0 to 2, which can also serve as indices."""
     return (torch.arange(math.prod(shape)) % 3).reshape(shape)
 
 
 def _layer() -> torch.nn.Linear:
-    """A module to call methods of."""
+    """Return a module whose methods can be called."""
     layer = torch.nn.Linear(3, 3)
     layer.weight.data, layer.bias.data = _ramp(3, 3), _ramp(3)
     return layer
@@ -95,10 +95,10 @@ _FAMILIES: tuple[Callable[[], tuple[torch.Tensor, torch.Tensor]], ...] = (
     lambda: (_ramp(3, 3), _whole(3)),
     lambda: (_whole(3), _ramp(3, 3)),
 )
-"""(first tensor, every other one) of a call: what most operators take, most usual first."""
+"""Pairs (first tensor, every other tensor) for a call, as most operators take them, the most common first."""
 
 _BY_NAME: Mapping[str, Any] = {
-    # what such a parameter usually accepts, for tensors of the sizes above
+    # values that such a parameter usually accepts, for tensors of the sizes above
     "condition": _MASK,
     "cutoffs": (1,),
     "dim": 0,
@@ -134,10 +134,10 @@ _BY_NAME: Mapping[str, Any] = {
 }
 _DEVICES = frozenset({"device", "device_type", "map_location"})
 _NEEDED = frozenset({"steps"})
-"""Optional in the signature, and needed all the same."""
+"""Parameters that are optional in the signature but needed by the call."""
 
 _BY_ANNOTATION: tuple[tuple[str, Any], ...] = (
-    # the first that occurs in the annotation counts
+    # the first pattern that matches the annotation counts
     (r"(Sequence|tuple|list)\[.*Tensor", _TENSORS),
     (r"Tensor", _TENSOR),
     (r"dtype", torch.float32),
@@ -154,7 +154,7 @@ _TENSOR_NAMES = frozenset({"input", "other", "self", "target", "tensor", "x", "y
 
 
 def argument_sets(api: Api, *, device: bool = False) -> Iterator[Arguments]:
-    """Calls to try, the likeliest first: what is required, and the device if ``device`` and there is one."""
+    """Yield calls to try, the likeliest first: the required arguments and, if ``device``, the device, too."""
 
     def takes_none(signature: Signature) -> bool:
         return not any(one.name in _DEVICES for one in signature.parameters)
@@ -174,7 +174,7 @@ def _arguments(
     device: bool,
     args: list[Any],
 ) -> Arguments:
-    """A call with ``args`` and with values for ``parameters``."""
+    """Return a call with ``args`` followed by values for ``parameters``."""
     kwargs: dict[str, Any] = {}
     left = itertools.chain(tensors[:1], itertools.repeat(tensors[1]))
     by_name = False

@@ -1,4 +1,4 @@
-"""Where PyTorch's own Python sources treat CUDA, MPS or CPU apart: a static scan without imports."""
+"""A static scan for the places where PyTorch's own Python sources treat CUDA, MPS or the CPU differently."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _ATTRIBUTES = {f"is_{device}": device for device in DEVICES}
 _TEXT = re.compile(rf"({'|'.join(DEVICES)})(:\d+)?")
 _WORTH_PARSING = re.compile(rb"cuda|mps|[\"'.]cpu|is_cpu|cudnn")
 _LEFT_OUT = ("testing", "utils/benchmark/examples")
-"""What tests and times PyTorch, below its folder."""
+"""Folders inside PyTorch's with tests and benchmarks, which are not scanned."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Branch:
-    """One place. ``decides``: it stands in a condition; otherwise the code just uses the device's module."""
+    """One place that names a device; ``decides``: it is in a condition, not just a use of the module."""
 
     module: str
     line: int
     function: str
-    """The function or method around it, as in ``Adam.step``; empty at module level."""
+    """The enclosing function or method, such as ``Adam.step``; empty at module level."""
     device: str
     decides: bool
 
 
 def scan_torch(modules: Container[str] | None = None, folder: Path | None = None) -> tuple[Branch, ...]:
-    """Every place in the installed PyTorch, or in the sources at ``folder`` (that of the package ``torch``).
+    """Return every place in the installed PyTorch, or in the ``torch`` package at ``folder``.
 
-    ``modules`` are the only ones to be read; the whole of PyTorch takes half a minute.
+    If ``modules`` is given, only those are read; reading all of PyTorch takes half a minute.
     """
     root = _installed() if folder is None else folder
     found: list[Branch] = []
@@ -60,7 +60,7 @@ def scan_torch(modules: Container[str] | None = None, folder: Path | None = None
 
 
 def scan_source(source: str | bytes, module: str) -> list[Branch]:
-    """The places in one module's source; none where it is not Python (templates are shipped, too)."""
+    """Return the places in one module's source; none if it is not Python (PyTorch ships templates, too)."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -71,7 +71,7 @@ def scan_source(source: str | bytes, module: str) -> list[Branch]:
 
 
 def counts(branches: Iterable[Branch]) -> dict[str, dict[str, int]]:
-    """Module → device → number of conditions that ask for it."""
+    """Return the number of conditions on each device, by module and then device."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for one in branches:
         if one.decides:
@@ -92,8 +92,9 @@ class BranchIndex:
                 self._by_home[".".join((one.module, *parts[:count]))].append(one)
 
     def of(self, api: Api, device: str) -> list[Branch]:
-        """The conditions on ``device`` in the function that ``api`` names; for a class, those outside its
-        public methods, which are names of their own.
+        """Return the conditions on ``device`` in the source of ``api``.
+
+        For a class, those in its public methods are left out, because these methods are APIs of their own.
         """
         found = [one for one in self._by_home.get(api.home, ()) if one.device == device]
         if api.kind != "class":
@@ -115,7 +116,7 @@ def _module_of(relative: Path) -> str:
 
 
 class _Scanner(ast.NodeVisitor):
-    """Notes devices with the function around them, and whether a condition is being read."""
+    """Collects the uses of devices, with the enclosing function and whether they are in a condition."""
 
     def __init__(self, module: str) -> None:
         self.found: list[Branch] = []
@@ -175,7 +176,7 @@ class _Scanner(ast.NodeVisitor):
 
 
 def _dotted(node: ast.expr) -> str:
-    """``a.b.c`` as text; empty for anything that is not names alone."""
+    """Return the text of a dotted name such as ``a.b.c``; empty for any other expression."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,7 +1,7 @@
-"""The program of a child process of :mod:`.processes`: reads and calls APIs, and sends a report for each.
+"""The program of a child process of :mod:`.processes`: it reads and calls APIs, and sends a report for each.
 
-Whatever is needed to make arguments and to read results is imported, and every argument is made, before the
-package changes PyTorch.
+Before the package can change PyTorch, everything that is needed to make arguments and to read results is
+imported, and all arguments are made.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _device = torch.Tensor.device.__get__
 
 
 def look_up(name: str) -> Any:
-    """The object that code gets which writes ``name``. Raises AttributeError or ImportError."""
+    """Return the object that user code gets for ``name``. Raises AttributeError or ImportError."""
     value: Any = torch
     path = "torch"
     for part in name.split(".")[1:]:
@@ -54,7 +54,7 @@ def look_up(name: str) -> Any:
 
 
 def reference_side(task: Task) -> Iterator[Ready | Report]:
-    """What PyTorch itself does: the first arguments that each API takes, and the outcome."""
+    """Call PyTorch itself: report the first arguments that each API accepts, and the outcome."""
     yield Ready()
     for api in task.apis:
         found = None
@@ -65,7 +65,7 @@ def reference_side(task: Task) -> Iterator[Ready | Report]:
 
 
 class PatchedSide:
-    """What PyTorch does after the package of ``task`` was imported."""
+    """Calls PyTorch after importing the package of ``task``; iterating runs the task."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -110,7 +110,7 @@ class PatchedSide:
         return Report(answer, outcome=replace(outcome, kind=None))
 
     def _cuda_report(self, api: Api, after: Any, same: bool) -> Report:
-        """For torch.cuda: what does what it does without the package, and does not work, is not there."""
+        """Report on a ``torch.cuda`` API; if it was left unchanged and does not work, it is absent."""
         arguments = self._contracts[api.name]
         trial = None
         if arguments is not None:
@@ -138,7 +138,7 @@ def _is_cuda(api: Api) -> bool:
 
 
 def _cuda_place() -> str:
-    """The type of the device where most ways to make a CUDA tensor put it; empty where most fail."""
+    """Return the device type on which most ways to make a CUDA tensor put it; empty if most of them fail."""
     places = Counter[str]()
     for make in _CUDA_TENSORS:
         try:
@@ -150,17 +150,17 @@ def _cuda_place() -> str:
 
 
 def _called(value: Any) -> str:
-    """Where an object that stands in for PyTorch's was defined."""
+    """Return the dotted name of an object that replaces one of PyTorch's, where it was defined."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     return f"{module}.{name}" if module and name else type(value).__name__
 
 
 def main(descriptor: str) -> None:
-    """Does the one task that the connection with this descriptor brings."""
+    """Run the task that arrives on the connection with this file descriptor."""
     connection = connection_of(descriptor)
     task: Task = connection.recv()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old names warn when they are looked at
+        warnings.simplefilter("ignore")  # deprecated names warn when they are accessed
         side = PatchedSide(task) if task.package else reference_side(task)
         with quiet():
             for message in side:

@@ -1,4 +1,4 @@
-"""Compares a provider with a surface: signatures exactly, behavior by trial. The differences are gaps."""
+"""Comparing a provider with a surface: signatures exactly, behavior by trial. The differences are gaps."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .signatures import Signature, changes, from_inspect, unbindable
 from .surface import Api
 
 DEVICE_PARAMETERS = frozenset({"device", "device_ids", "device_type", "map_location", "pin_memory"})
-"""Who takes one of these has to do with devices."""
+"""Parameters that show that an API has to do with devices."""
 _OTHER_DEVICES = frozenset({"hpu", "ipu", "mtia", "xpu"})
 
 
 def takes_device(api: Api) -> bool:
-    """Whether a call may say on which device it works (methods that name another device do not count)."""
+    """Whether an API has a device parameter (methods named after another device do not count)."""
     return bool(api.parameters() & DEVICE_PARAMETERS) and api.leaf not in _OTHER_DEVICES
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A provider held against a surface; findings by name of the API."""
+    """The comparison of a provider with a surface; ``findings`` are by API name."""
 
     provider: str
     compared: str
@@ -36,7 +36,7 @@ class Comparison:
         return [gap for finding in self.findings.values() for gap in finding.gaps]
 
     def count(self, status: Status, namespace: str = "") -> int:
-        """How many APIs (directly in ``namespace``) have this status."""
+        """Return how many APIs have this status: all, or those directly in ``namespace``."""
         return sum(
             finding.status is status and namespace in ("", finding.api.namespace)
             for finding in self.findings.values()
@@ -46,13 +46,13 @@ class Comparison:
 def compare(
     provider: Provider, apis: Iterable[Api], branches: BranchIndex | None = None, *, run: bool = True
 ) -> Comparison:
-    """Judge every API that ``provider`` has an answer for; ``run=False`` leaves the trials out.
+    """Judge every API that ``provider`` has an answer for; ``run=False`` skips the trials.
 
-    ``branches`` adds a refinement for each API that PyTorch's own source treats apart on the provider's
+    ``branches`` adds a refinement for each API whose source in PyTorch has conditions on the provider's
     watched device.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old names warn when they are looked at
+        warnings.simplefilter("ignore")  # deprecated names warn when they are accessed
         listed = list(apis)
         answers = provider.answers(listed)
     asked = [(api, answers[api.name]) for api in listed if api.name in answers]
@@ -75,17 +75,17 @@ def compare(
 
 
 def _is_tried(answer: Answer) -> bool:
-    """Whether a call could show more than the answer says already."""
+    """Whether a call could show more than the answer already says."""
     return answer.status not in (Status.ABSENT, Status.DELIBERATE) and not answer.loud
 
 
 def judge(
     api: Api, answer: Answer, trial: Trial | None, *, conditions: int = 0, unproven: bool = False
 ) -> Finding:
-    """One API's finding.
+    """Return the finding for one API.
 
-    ``conditions`` on the watched device stand in its source; ``unproven``: that it matches must be shown
-    by a trial.
+    ``conditions`` is the number of conditions on the watched device in its source. ``unproven``: a match
+    counts only if a trial has shown it.
     """
     gaps = [*_signature_gaps(api, answer), *_status_gaps(api, answer), *_trial_gaps(api, answer, trial)]
     if conditions and answer.status is Status.MATCH:
@@ -129,13 +129,14 @@ def _signature_gaps(api: Api, answer: Answer) -> Iterator[Gap]:
 def signature_differences(
     documented: Iterable[Signature], original: Any, replacement: Any
 ) -> tuple[str, ...]:
-    """Which calls of the original ``replacement`` refuses or takes for others; empty if there are none.
+    """Return the calls of ``original`` that ``replacement`` refuses or reads differently; empty if none.
 
-    What it takes beyond the original's calls does not count, nor does what it wraps
-    (``follow_wrapped=False``). The original's signature is what :mod:`inspect` finds; then each parameter is
-    bound by position and by keyword. An original in C++ has no signature, only documented overloads: the
-    replacement takes the calls of one of them, or ``(*args, **kwargs)`` as the original does. Where its
-    docstring has another name or default for a parameter, either is right.
+    Calls that only the replacement accepts do not count, and neither does the signature of a function that it
+    wraps (``follow_wrapped=False``). The original's signature is read with :mod:`inspect`; then each
+    parameter is bound by position and by keyword. An original in C++ has no signature, only documented
+    overloads: the replacement must accept the calls of one of them, or take ``(*args, **kwargs)`` as the
+    original does. If the original's docstring gives a parameter another name or default, either one is
+    correct.
     """
     if replacement is None or replacement is original or not callable(replacement):
         return ()
@@ -155,13 +156,13 @@ def signature_differences(
 
 
 def _breaking(wanted: Signature, data: Signature, own: inspect.Signature) -> tuple[str, ...]:
-    """How ``own``, which is ``data``, breaks calls of ``wanted``."""
+    """Return how ``own`` breaks calls of ``wanted``; ``data`` is ``own`` converted to data."""
     found = tuple(one.text for one in changes(wanted, data, annotations=False) if one.breaking)
     return found or unbindable(wanted, own)
 
 
 def _signatures_of(original: Any) -> Iterator[Signature]:
-    """The original's signature as documented (through what it wraps), and as it is itself."""
+    """Yield the original's documented signature (of the function it wraps), then its own signature."""
     for follow in (True, False):
         if original is not None and (found := _inspected(original, follow_wrapped=follow)) is not None:
             yield from_inspect(found)

@@ -1,6 +1,7 @@
-"""Trials of an API whose own side cannot run here: its result is held against what its documentation says.
+"""Trials of an API whose reference side cannot run here: its result is checked against its documentation.
 
-That is the return annotation, read as a type. What has none is called all the same: it must not fail.
+The result's type must fit the return annotation. An API without an annotation is called, too: it must not
+fail.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _NOT_CALLED = re.compile(
     r".*\.(set_\w+|init|seed\w*|manual_seed\w*|change_\w+|\w*_delete|use_mem_pool|make_graphed_callables)"
 )
-"""What a scope cannot take back, and what wants a module: their own tests call them."""
+"""APIs whose effect a scope cannot undo, or that need a module; separate tests call them."""
 _ANSWERS_YES_OR_NO = re.compile(r"is_\w+|query")
-"""Names that say what they give where no annotation does."""
+"""Names of functions that return a bool, for those without a return annotation."""
 _OBJECTS = {"event": "torch.cuda.Event", "stream": "torch.cuda.Stream"}
-"""Parameter → the class of what it takes; methods of these classes are called, each on a new object."""
+"""Parameter → the class of its argument; methods of these classes are called, each on a new object."""
 
 
 def contract_trials(
     apis: Iterable[Api], inside: Callable[[], AbstractContextManager[Any]]
 ) -> Mapping[str, Trial]:
-    """Calls each function with what it requires, within ``inside()``, and checks the type of its result."""
+    """Call each function with its required arguments, within ``inside()``, and check the result's type."""
     chosen = [(api, found) for api in apis if (found := contract_arguments(api)) is not None]
     with inside():
         return {
@@ -53,7 +54,7 @@ def contract_trials(
 
 
 def contract_arguments(api: Api) -> Arguments | None:
-    """What a trial calls ``api`` with; None where it is not called."""
+    """Return the arguments for a trial of ``api``, or None if it must not be called."""
     if api.namespace in _OBJECTS.values() and api.kind == "method" and api.signatures:
         required = [one.name for one in api.signatures[0].parameters[1:] if _is_required(one)]
         return Arguments((), dict.fromkeys(required)) if set(required) <= _OBJECTS.keys() else None
@@ -67,7 +68,7 @@ def _is_required(one: Parameter) -> bool:
 
 
 def contract_function(api: Api, look_up: Callable[[str], Any]) -> Callable[..., Any]:
-    """What a trial calls: a method is called on a new object, with new objects for what it takes."""
+    """Return the function that a trial calls; for a method, it makes the object and its arguments."""
     if api.kind != "method":
         return look_up(api.name)
 
@@ -81,7 +82,7 @@ def contract_function(api: Api, look_up: Callable[[str], Any]) -> Callable[..., 
 def contract_trial(
     api: Api, function: Callable[..., Any], arguments: Arguments, place: str | None = None
 ) -> Trial:
-    """Calls ``function`` for ``api``, with tensors on ``place``, and checks the type of its result."""
+    """Call ``function`` for ``api``, with tensors on ``place``, and check the type of its result."""
     outcome = run(function, arguments, "cuda", place)
     if outcome.exception:
         return Trial(1, (f"raises {outcome.exception}: {outcome.message}",), silent=False)
@@ -92,8 +93,9 @@ def contract_trial(
 
 
 def _is_allowed(kind: type, documented: str) -> bool:
-    """Whether a result of type ``kind`` is what the annotation says; of an unknown class, neither None nor a
-    class can be an instance.
+    """Whether a result of type ``kind`` fits the annotation.
+
+    If the annotation is a class that is not known here, any type fits except ``NoneType`` and ``type``.
     """
     allowed = expected_types(documented)
     if allowed is not None:
@@ -106,7 +108,7 @@ def _is_allowed(kind: type, documented: str) -> bool:
 
 
 def expected_types(annotation: str) -> tuple[type, ...] | None:
-    """The types that a return annotation allows; None where it names one that is not known here."""
+    """Return the types that a return annotation allows; None if it names a type that is not known here."""
     found: list[type] = []
     for word in re.sub(r"\[.*\]", "", annotation.strip("'\"")).replace("torch.", "").split("|"):
         if word.strip() not in _TYPES:

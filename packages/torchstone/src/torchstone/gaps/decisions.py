@@ -1,4 +1,4 @@
-"""What people have decided about gaps, in a TOML file that nothing here ever writes.
+"""Decisions about gaps, in a TOML file that is written by hand and only read here.
 
 format = 1
 
@@ -9,7 +9,7 @@ status = "accepted"              # accepted (default), planned or fixed
 note = "why it is so"
 action = "what is to be done"    # optional
 severity = "low"                 # optional: high, medium or low
-test = "path/test.py::name"      # needed for what is fixed
+test = "path/test.py::name"      # required if the status is fixed
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _STATUSES = ("accepted", "planned", "fixed")
 
 
 class Severity(StrEnum):
-    """How much a gap hurts who meets it."""
+    """How much a gap hurts users who run into it."""
 
     HIGH = "high"
-    """Wrong without a word."""
+    """The result is wrong, and nothing says so."""
     MEDIUM = "medium"
-    """Refused with an exception."""
+    """The call is refused with an exception."""
     LOW = "low"
-    """Explained, or slower at most."""
+    """The gap is explained, or costs only speed."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One ``[[gap]]`` of the file."""
+    """One ``[[gap]]`` entry of the file."""
 
     api: str
     note: str
@@ -64,7 +64,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Decisions:
-    """The file's entries; an exact name goes before a pattern, a longer pattern before a shorter."""
+    """The file's entries; an exact name goes before a pattern, and a longer pattern before a shorter one."""
 
     entries: tuple[Decision, ...] = ()
     source: str = ""
@@ -79,7 +79,7 @@ class Decisions:
 
 
 def load_decisions(path: Path | None) -> Decisions:
-    """Raises :class:`GapsError` where the file cannot be read or an entry is not in order."""
+    """Read the decisions in a file. Raises :class:`GapsError` if it cannot be read or an entry is invalid."""
     if path is None:
         return Decisions()
     try:
@@ -89,14 +89,14 @@ def load_decisions(path: Path | None) -> Decisions:
 
 
 def shipped_decisions(provider: str) -> Decisions:
-    """The file in this package for a provider; no entries where there is none."""
+    """Read this package's decisions for a provider; there are none if it has no file."""
     name = f"{provider.partition(':')[0]}.toml"
     found = files(__package__).joinpath("data", name)
     return parse_decisions(found.read_text("utf-8"), name) if found.is_file() else Decisions()
 
 
 def parse_decisions(text: str, source: str) -> Decisions:
-    """The entries of a file's text; ``source`` is what errors call it."""
+    """Return the entries in the text of a file; ``source`` is its name in errors."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

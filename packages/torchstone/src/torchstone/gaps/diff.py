@@ -1,4 +1,4 @@
-"""What became of the public API from one PyTorch to another."""
+"""The differences between the public APIs of two PyTorch versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .surface import Api
 
 @dataclass(frozen=True)
 class Difference:
-    """``moved`` pairs an old name with its new one; ``changed`` says how the signature of a name differs."""
+    """The differences of two snapshots.
+
+    ``moved`` pairs an old name with its new one; ``changed`` says how the signature of a name differs.
+    """
 
     old: str
     new: str
@@ -26,7 +29,7 @@ class Difference:
     changed: tuple[tuple[str, tuple[Change, ...]], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the differences as plain data for JSON."""
         return {
             "old": self.old,
             "new": self.new,
@@ -41,9 +44,10 @@ class Difference:
 
 
 def compare_snapshots(old: Snapshot, new: Snapshot) -> Difference:
-    """What is new, gone, moved or called differently.
+    """Return which names were added, removed or moved, and which signatures changed.
 
-    Raises :class:`GapsError` if they are of different namespaces: half of one would look removed.
+    Raises :class:`GapsError` if the snapshots cover different namespaces: names that only one of them covers
+    would look added or removed.
     """
     if old.namespaces != new.namespaces:
         only = sorted(set(old.namespaces) ^ set(new.namespaces))
@@ -78,7 +82,7 @@ def _changes(was: Api, now: Api) -> tuple[Change, ...]:
 
 
 def _moves(removed: Mapping[str, Api], added: Mapping[str, Api]) -> Iterable[tuple[Api, Api]]:
-    """Old and new names of one object: the same home, or alone of its name, kind and signatures."""
+    """Yield the old and new API of each moved object: the only pair with the same home, or the same shape."""
     gone, come = dict(removed), dict(added)
     for key in (_by_home, _by_shape):
         for was, now in list(_only_pairs(gone.values(), come.values(), key)):
@@ -89,7 +93,7 @@ def _moves(removed: Mapping[str, Api], added: Mapping[str, Api]) -> Iterable[tup
 def _only_pairs(
     gone: Iterable[Api], come: Iterable[Api], key: Callable[[Api], object]
 ) -> Iterator[tuple[Api, Api]]:
-    """The pairs of which each is the only one on its side with its key."""
+    """Yield the pairs with equal keys, where each API is the only one on its side with that key."""
     sides: dict[object, tuple[list[Api], list[Api]]] = defaultdict(lambda: ([], []))
     for side, apis in enumerate((gone, come)):
         for api in apis:

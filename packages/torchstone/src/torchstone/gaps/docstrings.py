@@ -1,4 +1,4 @@
-"""Signatures in the first line of docstrings: the names and defaults that users of C++ functions know."""
+"""Reading signatures from the first line of docstrings, which document C++ functions to users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST_LINE = re.compile(r"(?:\w+\.)*\w+\((?P<parameters>.*)\)(?: *->.*)?")
 
 
 def docstring_signature(value: Any) -> Signature | None:
-    """The signature in the first line of ``value``'s docstring; None if Python can read none there."""
+    """Return the signature in the first line of ``value``'s docstring; None if it is not valid Python."""
     text = getattr(value, "__doc__", None)
     found = _FIRST_LINE.fullmatch(text.strip().partition("\n")[0]) if isinstance(text, str) else None
     if found is None:
@@ -47,7 +47,7 @@ def _parameter(one: ast.arg, kind: str, default: ast.expr | None) -> Parameter:
 
 
 def as_documented(wanted: Signature, shown: Signature | None, ours: Signature) -> Signature:
-    """``wanted`` with the names, kinds and defaults of ``ours`` that ``shown`` has in the same places."""
+    """Return ``wanted`` with the names, kinds and defaults of ``ours`` that ``shown`` confirms."""
     if shown is None:
         return wanted
     own = {one.name: one for one in ours.parameters}
@@ -63,7 +63,7 @@ def as_documented(wanted: Signature, shown: Signature | None, ours: Signature) -
 
 
 def _agreed(wanted: Parameter, shown: Parameter, ours: Parameter | None) -> Parameter:
-    """``wanted`` with the kind and the default of ``ours``, if these are documented."""
+    """Return ``wanted`` with the kind and the default of ``ours``, if these are documented."""
     if ours is None:
         return wanted
     if ours.kind == shown.kind == "keyword-only":
@@ -74,7 +74,7 @@ def _agreed(wanted: Parameter, shown: Parameter, ours: Parameter | None) -> Para
 
 
 def _same(ours: str | None, theirs: str | None) -> bool:
-    """Whether two defaults mean the same: a list and a tuple of the same numbers do."""
+    """Whether two defaults mean the same, such as a list and a tuple of the same numbers."""
     return ours is not None and theirs is not None and _value(ours) == _value(theirs)
 
 

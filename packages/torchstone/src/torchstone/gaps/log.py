@@ -1,7 +1,7 @@
-"""The gap log: one entry for each gap, with what people decided, how urgent it is, and what is wrong with it.
+"""The gap log: one entry per gap, with its description, its urgency and the decision about it.
 
-Written down in :mod:`.render`. An entry's id depends on the API and the kind alone, so that it stays the same
-over versions.
+:mod:`.render` writes the log to files. The id of an entry depends only on the API and the kind of gap, so it
+stays the same in all versions.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _ACTIONS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One gap. ``status``: open (nobody has explained it), explained (by the provider itself), accepted or
-    planned (decided), fixed (gone, or decided so). ``priority``: 1 is first.
+    """One gap.
+
+    ``status``: open (not explained), explained (by the provider itself), accepted or planned (by a decision),
+    or fixed (gone, or marked so by a decision). ``priority``: 1 is the most urgent.
     """
 
     id: str
@@ -61,9 +63,9 @@ class Entry:
 class Log:
     """Every gap of one provider.
 
-    ``summary`` counts APIs by namespace and status, ``tried`` those that were called on both sides, and
-    ``not_called`` names the others: of these, signatures are all that was compared.
-    ``branches`` counts conditions on devices in PyTorch's sources; ``problems`` is for CI.
+    ``summary`` counts APIs by namespace and status. ``tried`` counts those that were called on both sides, by
+    namespace; ``not_called`` names the others, of which only names and signatures were compared.
+    ``branches`` counts conditions on devices in PyTorch's sources; ``problems`` lists what must fail CI.
     """
 
     provider: str
@@ -78,7 +80,7 @@ class Log:
 
     @property
     def called(self) -> int:
-        """How many names were called on both sides."""
+        """The number of names that were called on both sides."""
         return sum(self.tried.values())
 
     @property
@@ -86,29 +88,29 @@ class Log:
         return self.called + len(self.not_called)
 
     def calls(self) -> str:
-        """How far behavior was compared, in words."""
+        """Return a sentence that says how many names were called."""
         rest = "of the rest, only names and signatures were compared"
         return f"{self.called} of {self.compared_names} names were called; {rest}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the log as plain data for JSON."""
         return {"format": FORMAT, "format_version": VERSION, **asdict(self)}
 
     def find(self, gap_id: str) -> Entry:
-        """Raises :class:`GapsError` where there is no such gap."""
+        """Return the entry with this id. Raises :class:`GapsError` if there is none."""
         for one in self.entries:
             if one.id == gap_id:
                 return one
         raise GapsError(f"there is no gap {gap_id}", hint="`torchstone gaps log` lists them with their ids")
 
     def plan(self) -> list[Entry]:
-        """What is left to do, most urgent first."""
+        """Return the entries that are open or planned, the most urgent first."""
         left = [one for one in self.entries if one.status in ("open", "planned")]
         return sorted(left, key=lambda one: (one.priority, -one.uses, one.api, one.kind))
 
 
 def identify(api: str, kind: GapKind) -> str:
-    """``gap-`` and ten hexadecimal digits of a hash of name and kind."""
+    """Return the id of a gap: ``gap-`` and ten hexadecimal digits of a hash of name and kind."""
     return "gap-" + hashlib.sha256(f"{kind}\0{api}".encode()).hexdigest()[:10]
 
 
@@ -123,11 +125,13 @@ def make_log(
     previous: Mapping[str, Entry] | None = None,
     read: Container[str] | None = None,
 ) -> Log:
-    """The log of a comparison. ``previous`` (:func:`load_entries`) says when gaps were first seen, and which
-    are gone: those that were to be worked on stay in the log as fixed.
+    """Return the log of a comparison.
 
-    ``read``: the namespaces that were compared, where these are not all: what was decided or seen earlier
-    about other names says nothing here.
+    ``previous`` (:func:`load_entries`) tells when gaps were first seen and which are gone. Gaps that are gone
+    stay in the log as fixed if they were open, planned or fixed before.
+
+    ``read``: the namespaces that were compared, or None for all. Decisions and earlier entries about names in
+    other namespaces are ignored.
     """
     now = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "commit")
     known = previous or {}
@@ -156,7 +160,7 @@ def make_log(
 
 
 def _one_for_each_kind(gaps: Iterable[Gap]) -> list[Gap]:
-    """Gaps of one API and kind become one entry; it is explained if each of them is."""
+    """Merge the gaps of the same API and kind into one, which is explained only if all of them are."""
     groups: dict[tuple[str, GapKind], list[Gap]] = defaultdict(list)
     for gap in gaps:
         groups[gap.api.name, gap.kind].append(gap)
@@ -209,12 +213,12 @@ def _entry(
 
 
 def _was_open(old: Entry) -> bool:
-    """What was explained or accepted was not a defect: when it is gone, nothing was fixed."""
+    """Whether a gap was a defect; if an explained or accepted one is gone, nothing was fixed."""
     return old.status in ("open", "planned", "fixed")
 
 
 def _fixed(old: Entry, decisions: Decisions, now: str) -> Entry:
-    """An entry of the earlier log whose gap is gone, with the test that keeps it so."""
+    """Mark an entry of the earlier log as fixed, with the test that keeps the gap closed."""
     decision = decisions.of(old.api, old.kind)
     note, test = (decision.note, decision.test) if decision and decision.status == "fixed" else ("", "")
     return replace(old, status="fixed", fixed_in=old.fixed_in or now, note=note, test=test, action="")
@@ -227,7 +231,7 @@ def _severity(gap: Gap, *, settled: bool) -> Severity:
 
 
 def _priority(severity: Severity, uses: int) -> int:
-    """1 (silently wrong, and used) to 4 (neither)."""
+    """Return the priority, from 1 (silently wrong, and used) to 4 (low severity, and not used)."""
     rank = {Severity.HIGH: 2, Severity.MEDIUM: 3, Severity.LOW: 4}[severity]
     return rank - 1 if uses else rank
 
@@ -240,15 +244,17 @@ def _summary(comparison: Comparison) -> dict[str, dict[str, int]]:
 
 
 def _was_read(api: str, read: Container[str] | None) -> bool:
-    """Whether the name, or every name that a pattern with ``*`` can mean, was among those compared."""
+    """Whether ``api`` was among the names compared; a pattern with ``*`` was only if all namespaces were."""
     return read is None or ("*" not in api and api.rpartition(".")[0] in read)
 
 
 def _problems(
     comparison: Comparison, decisions: Decisions, entries: Sequence[Entry], read: Container[str] | None
 ) -> Iterable[str]:
-    """What must fail a build: gaps that nobody has explained, fixed ones that are back or have no test, and
-    decisions about gaps that are not there.
+    """Yield the problems that must fail a build.
+
+    These are gaps without an explanation, fixed gaps that are back or have no test, and decisions about gaps
+    that do not exist.
     """
     present = [one for one in entries if not one.fixed_in]
     for one in present:
@@ -267,7 +273,7 @@ def _problems(
 
 
 def load_entries(path: Path) -> dict[str, Entry]:
-    """The entries of a log in JSON, by id. Raises :class:`GapsError` where the file is none."""
+    """Return the entries of a log in JSON, by id. Raises :class:`GapsError` if the file is not a gap log."""
     try:
         found = json.loads(read_whole(path))
         if found["format"] != FORMAT or found["format_version"] != VERSION:

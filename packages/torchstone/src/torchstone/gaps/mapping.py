@@ -1,4 +1,4 @@
-"""Which of our modules answers for which of PyTorch's: the table ``data/mapping.toml``."""
+"""The table ``data/mapping.toml``, which relates modules of PyTorch to the modules of this project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Relation:
-    """``ours``, a module here, answers for ``torch`` (a dotted prefix) when ``provider`` is asked."""
+    """One relation: for ``provider``, the module ``ours`` covers the names below ``torch``, a prefix."""
 
     provider: str
     torch: str
@@ -18,13 +18,13 @@ class Relation:
 
 
 class ModuleTable:
-    """The relations; the longest prefix wins."""
+    """All relations; the longest matching prefix wins."""
 
     def __init__(self, relations: Iterable[Relation]) -> None:
         self.relations = tuple(sorted(relations, key=lambda one: (-len(one.torch), one.torch, one.provider)))
 
     def ours(self, provider: str, api: str) -> str:
-        """Our module for ``api``; empty where the table has none."""
+        """Return this project's module for ``api``; empty if the table has none."""
         word = provider.partition(":")[0]
         for one in self.relations:
             if one.provider == word and (api + ".").startswith(one.torch + "."):
@@ -33,7 +33,7 @@ class ModuleTable:
 
 
 def load_mapping() -> ModuleTable:
-    """The table that is shipped."""
+    """Load the table that is shipped with this package."""
     table = tomllib.loads(files(__package__).joinpath("data", "mapping.toml").read_text("utf-8"))
     return ModuleTable(
         Relation(one["provider"], torch, one["ours"]) for one in table["module"] for torch in one["torch"]

@@ -1,4 +1,4 @@
-"""Runs one side of a trial, writes down what happened, and says how two sides differ."""
+"""Running one side of a trial, recording the outcome, and describing how two outcomes differ."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MODES: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "threads": (torch.get_num_threads, torch.set_num_threads),
 }
-"""Settings of the process → how each is read and set, from before a package changes these functions."""
+"""Process-wide settings → the functions that read and set each, kept before a package can change them."""
 
-# The same for what reads a tensor: a package that breaks one of these must not break every comparison.
+# The functions that read a tensor are kept, too: a package that breaks one must not break every comparison.
 _detach, _to_dense, _cpu, _numpy = (
     getattr(torch.Tensor, name) for name in ("detach", "to_dense", "cpu", "numpy")
 )
@@ -38,7 +38,7 @@ _dtype, _device, _shape = (getattr(torch.Tensor, name).__get__ for name in ("dty
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value inside a result: a tensor with its values, or anything else by type (and text if simple)."""
+    """One value inside a result: a tensor with its values, or else a type, with text if it is simple."""
 
     kind: str
     text: str = ""
@@ -50,11 +50,11 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call did: the leaves of its result by path, its exception and warnings, what it changed."""
+    """The outcome of a call: the leaves of its result by path, its exception, and its side effects."""
 
     leaves: Mapping[str, Leaf]
     kind: type | None = None
-    """Its result's type; None if there is no result."""
+    """The type of the result; None if there is no result."""
     exception: str = ""
     message: str = ""
     warned: frozenset[str] = frozenset()
@@ -62,10 +62,10 @@ class Outcome:
 
 
 def run(function: Callable[..., Any], arguments: Arguments, device: Any, place: Any = None) -> Outcome:
-    """Call ``function`` with copies of ``arguments`` on ``device``, from one random state.
+    """Call ``function`` with copies of ``arguments`` on ``device``, always from the same random state.
 
-    ``place`` is where their tensors are put, if ``device`` is only what the call says. Modes of the process
-    that the call has changed are put back.
+    ``place`` is where the tensors are put, if that is not the ``device`` that the call names. Process-wide
+    settings that the call changes are restored.
     """
     where = device if place is None else place
     args, kwargs = placed(arguments.args, device, where), placed(dict(arguments.kwargs), device, where)
@@ -81,7 +81,7 @@ def run(function: Callable[..., Any], arguments: Arguments, device: Any, place: 
             after = _state()
             _put_back(before)
         leaves = dict(_leaves("result", result))
-    # An in-place call shows in its arguments.
+    # The effect of an in-place call is in its arguments.
     objects = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor | torch.nn.Module)]
     leaves |= dict(_leaves("argument", objects))
     warned = frozenset(one.category.__name__ for one in caught)
@@ -90,13 +90,13 @@ def run(function: Callable[..., Any], arguments: Arguments, device: Any, place: 
 
 
 def failed(exception: str, message: str) -> Outcome:
-    """The outcome of a call that ended with an exception."""
+    """Return the outcome of a call that ended with an exception."""
     return Outcome({}, exception=exception, message=message)
 
 
 @contextmanager
 def modes_kept() -> Iterator[None]:
-    """Whatever is called inside leaves the modes of the process as they were."""
+    """Restore the process-wide settings after the block."""
     before = _state()
     try:
         yield
@@ -111,7 +111,7 @@ def _put_back(before: Mapping[str, Any]) -> None:
 
 
 def _state() -> dict[str, Any]:
-    """What a call may change beside its arguments."""
+    """Return the state that a call may change besides its arguments."""
     modes = {name: read() for name, (read, _) in _MODES.items()}
     return {"random state": bytes(_numpy(_generator.get_state()).tobytes()), **modes}
 
@@ -139,7 +139,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Leaf]]:
 
 
 def _device_of(value: Any) -> str:
-    """The type of the device that a generator, stream or storage says it is on; empty for anything else."""
+    """Return the device type of a generator, stream or storage; empty for anything else."""
     try:
         device = value.device
     except Exception:  # noqa: BLE001 -- an attribute may do anything; here it tells nothing then
@@ -163,9 +163,9 @@ def _tensor(value: torch.Tensor) -> Leaf:
 
 
 def differences(reference: Outcome, own: Outcome, device: str, mode: Mode | None) -> Iterator[str]:
-    """How ``own`` differs, where the CPU of the reference side corresponds to ``device``.
+    """Yield how ``own`` differs; ``device`` corresponds to the CPU on the reference side.
 
-    Values are compared in the comparator's ``mode``, or not at all (None: memory that nobody has written).
+    Values are compared in the comparator's ``mode``, or not at all if it is None (for uninitialized memory).
     """
     if own.exception != reference.exception:
         was = f"raises {reference.exception}" if reference.exception else "works"

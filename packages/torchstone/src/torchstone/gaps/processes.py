@@ -1,9 +1,9 @@
-"""One side of the comparison in a process of its own: PyTorch as it is, or as a package leaves it.
+"""Running one side of the comparison in a child process: PyTorch unchanged, or changed by a package.
 
-A package that changes PyTorch when it is imported changes it for the whole process, so that nothing in that
-process can still say what PyTorch itself does. Both sides therefore run in children (:mod:`.child`) that this
-process starts, and send back what they found. A call that ends its child, or never returns, is a finding
-too: the next child goes on after it.
+A package that changes PyTorch when it is imported changes it for the whole process, so that process can no
+longer tell what PyTorch itself does. Therefore both sides run in child processes (:mod:`.child`), which send
+back their reports. A call that ends its child process or never returns is a finding, too: another child
+process continues after that call.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .outcomes import Outcome, failed
 from .surface import Api
 
 CALL_SECONDS = 60.0
-"""How long one call may take before its child is ended."""
+"""The longest time for one call; after that its child process is killed."""
 START_SECONDS = 600.0
-"""How long a child may take to import PyTorch and the package."""
+"""The longest time for a child process to import PyTorch and the package."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a child is to do: read and call ``apis``, after importing ``package`` if there is one.
+    """The task of a child process: import ``package`` if there is one, then read and call ``apis``.
 
-    ``attempts`` says for each API which of the arguments made up for it the reference side took.
+    ``attempts`` gives, by API name, the number of the made-up arguments that the reference side accepted.
     """
 
     apis: tuple[Api, ...]
@@ -43,24 +43,24 @@ class Task:
 
 @dataclass(frozen=True)
 class Ready:
-    """The package is imported; ``place`` is where what it calls CUDA is, empty if it offers no CUDA."""
+    """The message that the package is imported; ``place`` is the device it uses for CUDA, empty if none."""
 
     place: str = ""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The package could not be imported."""
+    """The message that the package could not be imported."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a child found for one API; an API that was not called has neither ``outcome`` nor ``contract``.
+    """A child process's report on one API; if it was not called, ``outcome`` and ``contract`` are None.
 
-    ``attempt`` numbers the arguments of the call. ``contract`` is the trial of an API whose own side cannot
-    run here.
+    ``attempt`` is the number of the made-up arguments of the call. ``contract`` is the trial of an API whose
+    reference side cannot run here.
     """
 
     answer: Answer | None = None
@@ -70,7 +70,7 @@ class Report:
 
 
 def run_in_child(task: Task) -> tuple[Ready, dict[str, Report]]:
-    """The report for each API of ``task``. Raises :class:`GapsError` where the package cannot be imported."""
+    """Return the report for each API of ``task``. Raises :class:`GapsError` if the import fails."""
     left = list(task.apis)
     found: dict[str, Report] = {}
     while True:
@@ -97,7 +97,7 @@ class _Child:
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(sys.path),
-                    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # only what is asked for may touch PyTorch
+                    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no other package may change PyTorch
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
@@ -127,12 +127,12 @@ class _Child:
         )
 
     def report(self) -> Report | None:
-        """The next report; None where the child ended or a call took too long."""
+        """Return the next report; None if the child process ended or a call took too long."""
         message = self._receive(CALL_SECONDS)
         return message if isinstance(message, Report) else None
 
     def end(self) -> str:
-        """How the child ended, in words."""
+        """Return a text that says how the child process ended."""
         if self._hangs:
             return f"it did not return within {CALL_SECONDS:g} s"
         code = self._process.wait()
@@ -150,11 +150,11 @@ class _Child:
 
 
 def connection_of(descriptor: str) -> Connection:
-    """The child's end of the connection."""
+    """Return the child's end of the connection."""
     return Connection(int(descriptor))
 
 
 def called(apis: Sequence[Api], reports: Mapping[str, Report]) -> dict[str, int]:
-    """The attempts that succeeded, by name: what the other side is to be called with."""
+    """Return the attempts that succeeded, by API name; the other side is called with the same arguments."""
     found = {api.name: reports[api.name] for api in apis}
     return {name: one.attempt for name, one in found.items() if one.outcome and not one.outcome.exception}

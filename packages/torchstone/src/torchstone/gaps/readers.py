@@ -1,4 +1,4 @@
-"""Where signatures are read: the object itself, its stub, its operator's schema, torch.overrides."""
+"""Reading signatures from the object itself, its stub, its operator's schema, or torch.overrides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import stubs
 from .signatures import Parameter, Signature, from_inspect
 
 Read = tuple[tuple[Signature, ...], str]
-"""Overloads, and where they come from: inspect, stub, schema, overrides or none."""
+"""The overloads, and their origin: inspect, stub, schema, overrides or none."""
 
 _SCHEMA_NAMESPACES = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
 _OUT = Parameter("out", "keyword-only", "None", "Optional[Tensor]")
@@ -23,11 +23,11 @@ _NOTHING: Read = ((), "none")
 
 
 def read(value: object, name: str, owner: type | None = None) -> Read:
-    """The overloads of ``value``, called ``name`` in public, and their origin.
+    """Return the overloads of ``value``, whose public name is ``name``, and their origin.
 
-    ``owner`` is the class that a method was found in.
-    ``inspect`` goes first because it reads the object itself; where it fails or finds
-    only ``(*args, **kwargs)``, the others are asked in the order of how much they say.
+    ``owner`` is the class in which a method was found. ``inspect`` comes first because it reads the object
+    itself. If it fails or finds only ``(*args, **kwargs)``, the other sources follow, the most detailed
+    first.
     """
     if not callable(value):
         return _NOTHING
@@ -76,14 +76,14 @@ def _from_schema(value: object, name: str, owner: type | None) -> tuple[Signatur
 
 
 def _is_generated(operator: str, overload: str) -> bool:
-    """True for an overload that was made for the functionalization alone, and that Python does not bind."""
+    """Whether an overload was generated for functionalization only; Python has no binding for those."""
     packet = getattr(torch.ops.aten, operator, None)
     found = getattr(packet, overload or "default", None)
     return found is not None and torch.Tag.generated in found.tags
 
 
 def _of_schema(schema: Any, *, method: bool) -> Signature:
-    """One schema as Python's binding names it: ``self`` is ``input``, except in a method."""
+    """Return the signature of a schema as in Python's binding: ``self`` is ``input``, except in a method."""
     parameters = [
         Parameter(
             "input" if one.name == "self" and not method else one.name,
@@ -98,9 +98,9 @@ def _of_schema(schema: Any, *, method: bool) -> Signature:
 
 
 def _as_called(schemas: Iterable[Any], *, method: bool) -> tuple[Signature, ...]:
-    """Schemas as Python's binding offers them: an overload and its out variant are one, with ``out=None``.
+    """Return the signatures that Python's binding offers for schemas.
 
-    A method has no ``out``.
+    An overload and its out variant become one signature with ``out=None``. A method has no ``out``.
     """
     plain, out = list[Signature](), dict[tuple[Parameter, ...], Signature]()
     for schema in schemas:
@@ -116,7 +116,7 @@ def _as_called(schemas: Iterable[Any], *, method: bool) -> tuple[Signature, ...]
 
 
 def is_overridable(value: object) -> bool:
-    """True for what ``__torch_function__`` sees, which is public wherever its object says it lives."""
+    """Whether ``__torch_function__`` sees ``value``; then it is public, whatever its ``__module__`` is."""
     try:
         return value in testing_overrides()
     except TypeError:  # unhashable

@@ -1,4 +1,4 @@
-"""The gap log written down: Markdown, CSV, JSON and one HTML page. Decides nothing."""
+"""Writing the gap log as Markdown, CSV, JSON or one HTML page, without judging anything."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ COLUMNS = (
 
 
 def to_json(log: Log) -> str:
-    """The whole log; :func:`~.log.load_entries` reads it."""
+    """Return the whole log as JSON, which :func:`~.log.load_entries` can read."""
     return json.dumps(log.to_dict(), indent=1, ensure_ascii=False) + "\n"
 
 
 def to_history(log: Log) -> str:
-    """The entries alone, which is what a later log needs to know: nothing in it depends on the machine."""
+    """Return only the entries as JSON, as a later log needs them; nothing in it depends on the machine."""
     kept = {
         name: value
         for name, value in log.to_dict().items()
@@ -34,7 +34,7 @@ def to_history(log: Log) -> str:
 
 
 def to_csv(log: Log) -> str:
-    """One line for each entry, under the names of its fields."""
+    """Return CSV with one line per entry, under a header with the field names."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Entry)], lineterminator="\n")
     writer.writeheader()
@@ -43,7 +43,7 @@ def to_csv(log: Log) -> str:
 
 
 def to_markdown(log: Log) -> str:
-    """Tables: how many APIs have which status, and the gaps by kind."""
+    """Return Markdown tables: the number of APIs with each status, and the gaps by kind."""
     head = (
         f"Provider {log.provider}, with {_versions(log)}.",
         f"What is compared: {log.compared}.",
@@ -60,7 +60,7 @@ def to_markdown(log: Log) -> str:
 
 
 def to_html(log: Log) -> str:
-    """One page without anything from elsewhere; whatever a name contains stays text."""
+    """Return one HTML page that loads nothing from elsewhere; names are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -101,7 +101,7 @@ def _summary_header(log: Log) -> tuple[str, ...]:
 
 
 def _summary_rows(log: Log) -> list[tuple[str, ...]]:
-    """Namespaces with anything but matches; the rest in one line."""
+    """Return one row for each namespace that has other statuses than match, and one row for all the rest."""
     columns = [*_statuses(log), "called"]
     quiet: Counter[str] = Counter()
     rows = []
@@ -129,7 +129,7 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> lis
 
 
 def _plain(text: str) -> str:
-    """Text in which Markdown and HTML mean nothing."""
+    """Return ``text`` on one line, with the special characters of Markdown and HTML escaped."""
     for sign in "\\`*_[]<>|":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())

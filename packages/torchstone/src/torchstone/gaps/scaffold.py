@@ -1,4 +1,4 @@
-"""A failing test for a gap, to be made to pass: a check of :mod:`.settings`, made with the same provider."""
+"""Writing a failing test for a gap, which passes once the gap is closed, with :mod:`.settings`."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_{name}() -> None:
 
 
 def scaffold(entry: Entry, provider: str) -> str:
-    """The text of a test module for one gap of ``provider``, which fails until the gap is closed.
+    """Return the text of a test module for one gap of ``provider``, which fails until the gap is closed.
 
-    Raises :class:`GapsError` for a gap that no call can show, and for one that is gone.
+    Raises :class:`GapsError` for a gap that no call can show, and for a gap that is gone.
     """
     if entry.kind is GapKind.REFINEMENT:
         raise GapsError(

@@ -1,6 +1,6 @@
-"""Checks of one API: in the four settings that code written for CUDA meets, or of any provider.
+"""Checks of one API, either in the four settings that code written for CUDA can run in or with any provider.
 
-Tests of fixed gaps, and those that ``torchstone gaps scaffold`` writes, are made of these.
+The tests of fixed gaps, and those that ``torchstone gaps scaffold`` writes, use these checks.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from .trials import run_trials
 
 
 class Setting(StrEnum):
-    """Who asks for what, and what stands behind it."""
+    """The device that the code asks for, and the device that does the work."""
 
     REDIRECTED = "cuda-redirected"
     """The code says CUDA; an accelerator does the work."""
     DIRECT = "accelerator"
     """The code says the accelerator's own name, without a redirection."""
     FALLBACK = "cuda-on-cpu"
-    """The code says CUDA; there is only the CPU."""
+    """The code says CUDA, but there is only the CPU."""
     EXPLICIT = "explicit-cpu"
-    """The code says CPU, inside a redirection to an accelerator: it stays there."""
+    """The code says CPU inside a redirection to an accelerator; the work must stay on the CPU."""
 
 
 SETTINGS = tuple(Setting)
 
 
 def accelerator() -> str | None:
-    """The type of the device other than the CPU that is here; None if there is none."""
+    """Return the device type of this machine's accelerator; None if there is only the CPU."""
     import torch
 
     found = torch.accelerator.current_accelerator()
@@ -42,10 +42,10 @@ def accelerator() -> str | None:
 
 
 def check(name: str, setting: Setting, kind: str | None = None) -> None:
-    """AssertionError with every gap that the API ``name`` shows in ``setting``.
+    """Raise AssertionError, with all gaps in its message, if the API ``name`` has a gap in ``setting``.
 
     A gap that the redirection itself explains counts only if it is of ``kind``.
-    Raises :class:`GapsError` where a setting needs an accelerator and none is here.
+    Raises :class:`GapsError` if the setting needs an accelerator and there is none.
     """
     here = accelerator()
     if here is None and setting is not Setting.FALLBACK:
@@ -57,14 +57,14 @@ def check(name: str, setting: Setting, kind: str | None = None) -> None:
 
 
 def check_provider(provider: str, name: str, kind: str) -> None:
-    """AssertionError with every gap of ``kind`` that ``provider`` has at the API ``name``."""
+    """Raise AssertionError, with all such gaps, if ``provider`` has a gap of ``kind`` in the API ``name``."""
     gaps = compare(make_provider(provider), [find_api(name)]).gaps()
     found = [gap.description for gap in gaps if gap.kind == kind]
     assert not found, f"{name}, {provider}: " + "; ".join(found)
 
 
 def find_api(name: str) -> Api:
-    """The API's record. Raises :class:`GapsError` where PyTorch has no such public name."""
+    """Return the record of one API. Raises :class:`GapsError` if PyTorch has no such public name."""
     namespace = name.rpartition(".")[0]
     inside = isinstance(resolve(namespace), type) and namespace not in OPEN_CLASSES
     scope = namespace.rpartition(".")[0] if inside else namespace
@@ -84,9 +84,9 @@ def _through_redirection(api: Api, target: str, kind: str | None) -> list[str]:
 
 
 def _with_device(api: Api, device: str, target: str | None) -> list[str]:
-    """The API called for ``device``, inside a redirection to ``target`` or outside any."""
+    """Return the differences of a call for ``device``, inside a redirection to ``target`` if given."""
     if api.name.startswith("torch.cuda."):
-        return []  # says CUDA by its name: no call of it means another device
+        return []  # its name says CUDA, so no call can mean another device
     from ..redirect import redirected
 
     found = run_trials(

@@ -1,4 +1,4 @@
-"""Signatures as data, and how two of them differ. Where they are read from is in :mod:`.readers`."""
+"""Signatures as data, and the differences between two of them. :mod:`.readers` reads them from PyTorch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ KINDS: Mapping[inspect._ParameterKind, str] = {
     inspect.Parameter.KEYWORD_ONLY: "keyword-only",
     inspect.Parameter.VAR_KEYWORD: "variadic keyword",
 }
-"""The words for the kinds of parameters: those of griffe, too."""
+"""The names of the kinds of parameters, the same as in griffe."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter; ``default`` and ``annotation`` are source text, None where there is none."""
+    """One parameter; ``default`` and ``annotation`` are source text, or None if missing."""
 
     name: str
     kind: str
@@ -51,7 +51,7 @@ class Signature:
 
     @property
     def opaque(self) -> bool:
-        """True for ``(*args, **kwargs)``, with or without ``self``, which says nothing."""
+        """Whether the signature says nothing: ``(*args, **kwargs)``, with or without ``self``."""
         said = [one for one in self.parameters if one.name != "self"]
         return bool(said) and all(one.variadic for one in said)
 
@@ -61,7 +61,7 @@ class Signature:
 
 
 def written(parameters: Iterable[Parameter]) -> Iterator[str]:
-    """The parameters as in source, with the marks ``/`` and ``*`` between their kinds."""
+    """Yield the parameters as in source, with the markers ``/`` and ``*`` between their kinds."""
     parameters, starred = list(parameters), False
     for index, one in enumerate(parameters):
         if one.kind == "keyword-only" and not starred:
@@ -75,7 +75,7 @@ def written(parameters: Iterable[Parameter]) -> Iterator[str]:
 
 
 def from_inspect(signature: inspect.Signature) -> Signature:
-    """What :func:`inspect.signature` found, as data."""
+    """Convert the result of :func:`inspect.signature` to data."""
     return Signature(
         tuple(
             Parameter(
@@ -93,7 +93,7 @@ def from_inspect(signature: inspect.Signature) -> Signature:
 
 
 def value_text(value: object) -> str:
-    """A default as text that is the same in every process: no addresses, no paths, sets in order."""
+    """Return a default as text that is the same in every process: no addresses, no paths, sorted sets."""
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
@@ -107,7 +107,7 @@ def value_text(value: object) -> str:
 
 
 def annotation_text(annotation: Any) -> str:
-    """An annotation as it is written in source; a string is taken as it is."""
+    """Return an annotation as written in source; a string is returned unchanged."""
     if isinstance(annotation, str):
         return annotation
     return _ADDRESS.sub("", inspect.formatannotation(annotation))
@@ -118,14 +118,14 @@ def annotation_text(annotation: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One way in which a signature differs; ``breaking`` if a call that worked may now fail or mean more."""
+    """One difference; ``breaking`` if a call that worked may now fail or mean something else."""
 
     text: str
     breaking: bool
 
 
 def changes(old: Signature, new: Signature, *, annotations: bool = True) -> tuple[Change, ...]:
-    """How ``new`` differs from ``old`` in names, order, kinds, defaults and, if asked for, annotations."""
+    """Return how ``new`` differs from ``old`` in names, order, kinds, defaults and maybe annotations."""
     before = {one.name: one for one in old.parameters}
     after = {one.name: one for one in new.parameters}
     renamed = dict(_renamed(old, new))
@@ -154,7 +154,7 @@ def changes(old: Signature, new: Signature, *, annotations: bool = True) -> tupl
 
 
 def _renamed(old: Signature, new: Signature) -> Iterator[tuple[str, str]]:
-    """Parameters that kept place, kind and default under a new name."""
+    """Yield the old and new name of each parameter that was renamed but kept position, kind and default."""
     before, after = ({one.name for one in side.parameters} for side in (old, new))
     for was, now in zip(old.parameters, new.parameters, strict=False):
         same = (was.kind, was.default) == (now.kind, now.default)
@@ -163,7 +163,7 @@ def _renamed(old: Signature, new: Signature) -> Iterator[tuple[str, str]]:
 
 
 def _is_in_the_way(added: Parameter, old: Signature, new: Signature) -> bool:
-    """Whether calls of ``old`` fail without ``added``, or give it a value that is meant for a later one."""
+    """Whether calls of ``old`` fail without ``added``, or pass it a value meant for a later parameter."""
     if added.variadic:
         return False
     kept = {one.name for one in old.parameters if one.kind.startswith("positional")}
@@ -187,7 +187,7 @@ def _of_parameter(old: Parameter, new: Parameter, annotations: bool) -> Iterator
 
 
 def _order(old: Signature, new: Signature) -> list[Change]:
-    """A change where parameters that both have and that may be given by position stand in another order."""
+    """Return a change if the positional parameters that both signatures have are in a different order."""
     orders = []
     for side in (old, new):
         orders.append([one.name for one in side.parameters if one.kind.startswith("positional")])
@@ -199,7 +199,7 @@ def _order(old: Signature, new: Signature) -> list[Change]:
 
 
 def overload_changes(old: Sequence[Signature], new: Sequence[Signature]) -> tuple[Change, ...]:
-    """How a list of overloads differs; overloads that both have do not count, whatever their order."""
+    """Return how two lists of overloads differ; those in both lists do not count, whatever their order."""
     gone = [one for one in old if one not in new]
     come = [one for one in new if one not in old]
     if len(gone) == len(come):
@@ -215,8 +215,10 @@ def overload_changes(old: Sequence[Signature], new: Sequence[Signature]) -> tupl
 
 
 def unbindable(theirs: Signature, ours: inspect.Signature) -> tuple[str, ...]:
-    """Calls that ``theirs`` allows and ``ours`` refuses: each parameter by position and by keyword, alone
-    beside what is required."""
+    """Return the calls that ``theirs`` allows and ``ours`` refuses.
+
+    Each parameter is tried once by position and once by keyword, together with the required ones only.
+    """
     found = []
     for described, args, kwargs in _calls(theirs.parameters):
         try:
@@ -227,13 +229,13 @@ def unbindable(theirs: Signature, ours: inspect.Signature) -> tuple[str, ...]:
 
 
 def _calls(parameters: Iterable[Parameter]) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:
-    """(what is tried, args, kwargs): every parameter once by position and once by keyword."""
+    """Yield (description, args, kwargs) for every parameter, once by position and once by keyword."""
     plain = [one for one in parameters if not one.variadic]
     by_position = [one for one in plain if one.kind.startswith("positional")]
     required = [one for one in plain if one.default is None]
     nameless = [one for one in by_position if one.kind == "positional-only"]
     for place, one in enumerate(by_position):
-        # What is required and has no keyword cannot be left out on the way.
+        # A required positional-only parameter must always be given by position.
         count = max([place + 1, *(at + 1 for at, other in enumerate(nameless) if other in required)])
         given = by_position[:count]
         kwargs: dict[str, object] = {other.name: None for other in required if other not in given}

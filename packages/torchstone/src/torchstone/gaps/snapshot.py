@@ -1,4 +1,4 @@
-"""A surface in a file: versions are compared (:mod:`.diff`) without being installed."""
+"""Saving a surface to a file, so that versions can be compared (:mod:`.diff`) without being installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READ_AGAIN = "write it again with `torchstone gaps snapshot -o FILE`, under the
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The public API of one PyTorch: ``torch`` its version, ``commit`` the git commit it was built from."""
+    """The public API of one PyTorch; ``torch`` is its version, ``commit`` the commit it was built from."""
 
     torch: str
     commit: str
@@ -30,11 +30,11 @@ class Snapshot:
     apis: Mapping[str, Api]
     unreadable: Mapping[str, str]
     branches: tuple[Branch, ...] = ()
-    """Where its Python sources treat devices apart, if that was asked for."""
+    """The places where its Python sources treat devices differently, if requested."""
 
 
 def take_snapshot(namespaces: Sequence[str] = DEFAULT, *, branches: bool = False) -> Snapshot:
-    """The installed PyTorch's. Raises :class:`GapsError` for a namespace that does not exist."""
+    """Take a snapshot of the installed PyTorch. Raises :class:`GapsError` for an unknown namespace."""
     import torch
 
     surface = read_surface(namespaces)
@@ -44,7 +44,7 @@ def take_snapshot(namespaces: Sequence[str] = DEFAULT, *, branches: bool = False
 
 
 def to_json(snapshot: Snapshot) -> str:
-    """The file's text: the same for the same PyTorch, one API a line."""
+    """Return the text of the file, one API per line; it is always the same for the same PyTorch."""
     head = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -59,7 +59,7 @@ def to_json(snapshot: Snapshot) -> str:
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """Raises :class:`SnapshotError` if the file is not a snapshot or of another format version."""
+    """Read a snapshot. Raises :class:`SnapshotError` if the file is not one or has another format version."""
     try:
         found = json.loads(read_whole(path))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The ``.pyi`` stubs that PyTorch ships, read with griffe: signatures of what is written in C++."""
+"""Reading the ``.pyi`` stubs that PyTorch ships, with griffe, for the signatures of C++ functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STUBS = {
     "torch._C._distributed_c10d": "_C/_distributed_c10d.pyi",
     "torch.nn.functional": "nn/functional.pyi",
 }
-"""Module as its objects name it → the stub that describes them."""
+"""Module, as in ``__module__`` of its objects → the stub that describes them."""
 
 
 @cache
 def _stub(module: str) -> griffe.Module | None:
-    """The parsed stub of a module; None if PyTorch has none."""
+    """Return the parsed stub of a module; None if PyTorch has none."""
     try:
         import griffe
     except ImportError as error:
@@ -43,7 +43,7 @@ def _stub(module: str) -> griffe.Module | None:
 
 
 def signatures(module: str, qualified: str) -> tuple[Signature, ...]:
-    """The overloads of ``qualified`` (``add``, ``TensorBase.add``) in a module's stub, or none."""
+    """Return the overloads of ``qualified`` (``add``, ``TensorBase.add``) in a module's stub, maybe none."""
     scope: Any = _stub(module)
     *owners, name = qualified.split(".")
     for owner in owners:
@@ -58,7 +58,7 @@ def signatures(module: str, qualified: str) -> tuple[Signature, ...]:
 def _functions(scope: Any, name: str) -> Iterator[Any]:
     found = scope.members.get(name)
     if found is not None and found.is_alias:
-        return  # an import; what it imports is described in its own stub
+        return  # an import; the imported name is described in its own stub
     if found is not None and found.is_class:
         yield from _functions(found, "__init__")
     elif overloads := scope.overloads.get(name):
@@ -68,7 +68,7 @@ def _functions(scope: Any, name: str) -> Iterator[Any]:
 
 
 def _signature(function: Any) -> Signature:
-    """One ``def`` of a stub, as called on its owner: a method keeps its ``self``, a constructor has none."""
+    """Return the signature of one ``def`` in a stub: a method keeps its ``self``, a constructor does not."""
     parameters = [
         Parameter(
             one.name,

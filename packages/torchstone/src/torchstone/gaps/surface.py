@@ -1,8 +1,8 @@
-"""PyTorch's public API: which names are public, one record each. Signatures are read in :mod:`.readers`.
+"""Finding PyTorch's public names, with one record for each. :mod:`.readers` reads their signatures.
 
-Public is what ``torch/testing/_internal``'s test of public bindings calls so: the names
-in ``__all__``; where there is none, those without a leading underscore whose object was
-defined in the module or a public module below it.
+The definition of public is that of the test of public bindings in ``torch/testing/_internal``: the names in
+``__all__`` or, if a module has none, the names without a leading underscore whose object was defined in the
+module or in a public module below it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCOPE = (
     "torch.mps",
     "torch.distributed",
 )
-"""The namespaces that redirection answers for."""
+"""The namespaces that the redirection covers."""
 
 DEFAULT = (
     *SCOPE,
@@ -48,24 +48,24 @@ DEFAULT = (
     "torch.special",
     "torch.utils.data",
 )
-"""What is read unless told otherwise."""
+"""The namespaces that are read by default."""
 
 WHOLE = ("torch.**",)
-"""Every public module that can be imported here."""
+"""The pattern for every public module that can be imported here."""
 
 _NOT_IMPORTED = ("torch.testing", "torch.utils.benchmark.examples", "torch.utils.bottleneck.__main__")
 """Tests, examples and scripts: importing them runs something."""
 OPEN_CLASSES = ("torch.Tensor", "torch.nn.Module")
-"""Classes that are namespaces: every public member counts, inherited ones too."""
+"""Classes that count as namespaces: every public member is an API, including inherited ones."""
 _REPEATS = "torch.nn.modules."
-"""Its modules and itself offer the same classes."""
+"""The prefix of modules that offer the same classes as ``torch.nn.modules`` itself."""
 _LEGACY = type(torch.FloatTensor)
-"""The legacy tensor types repeat every method of ``torch.Tensor``."""
+"""The type of the legacy tensor types, which repeat every method of ``torch.Tensor``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One public name; ``home`` is where its object says it was defined, which tells moves from removals."""
+    """One public name; ``home`` is where its object was defined, which tells moves from removals."""
 
     name: str
     kind: str
@@ -83,25 +83,27 @@ class Api:
         return self.name.rpartition(".")[2]
 
     def parameters(self) -> frozenset[str]:
-        """The names of all parameters of all overloads."""
+        """Return the names of all parameters of all overloads."""
         return frozenset(one.name for signature in self.signatures for one in signature.parameters)
 
 
 @dataclass(frozen=True)
 class Surface:
-    """The public API of some namespaces, by name; ``unreadable`` says why a module could not be imported."""
+    """The public APIs of some namespaces, by name; ``unreadable`` says why a module could not be imported."""
 
     apis: dict[str, Api]
     unreadable: dict[str, str]
     namespaces: frozenset[str]
-    """The modules and classes of which every public name was read."""
+    """The modules and classes whose public names were all read."""
 
 
 def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
-    """The public names of ``namespaces``: modules, classes, ``package.*`` (its modules), ``package.**``.
+    """Return the public names of ``namespaces``: modules, classes, ``package.*`` or ``package.**``.
 
-    Raises :class:`GapsError` for a namespace that does not exist or is not PyTorch's: what is compared
-    is also called.
+    ``package.*`` includes the package's own modules, and ``package.**`` those of its subpackages, too.
+
+    Raises :class:`GapsError` for a namespace that does not exist. A namespace that is not PyTorch's is
+    refused as well, because the APIs that are compared are also called.
     """
     foreign = [name for name in namespaces if not _is_pytorch(name)]
     if foreign:
@@ -113,7 +115,7 @@ def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
     unreadable: dict[str, str] = {}
     names = list(dict.fromkeys(_expand(namespaces)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old names warn when they are looked at
+        warnings.simplefilter("ignore")  # deprecated names warn when they are accessed
         for name in names:
             try:
                 scope = _load(name)
@@ -132,12 +134,12 @@ def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
 
 
 def first_line(error: BaseException) -> str:
-    """The exception's type, and what its message begins with."""
+    """Return the exception's type and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def without_aliases(apis: Iterable[Api]) -> list[Api]:
-    """The shortest name of each class that ``torch.nn.modules`` offers under several, and its members."""
+    """Return ``apis`` without the longer names of classes that ``torch.nn.modules`` offers repeatedly."""
     chosen = {
         f"{found.__module__}.{found.__qualname__}": name for name in OPEN_CLASSES for found in [_load(name)]
     }
@@ -155,12 +157,12 @@ def without_aliases(apis: Iterable[Api]) -> list[Api]:
 
 
 def resolve(name: str) -> Any:
-    """The object with a dotted name. Raises AttributeError or ImportError where there is none."""
+    """Return the object with a dotted name. Raises AttributeError or ImportError if there is none."""
     return _load(name)
 
 
 def _load(name: str) -> Any:
-    """A module, or a member of one or of a class."""
+    """Return a module, or a member of a module or class."""
     module, rest = name, list[str]()
     while True:
         try:
@@ -177,7 +179,7 @@ def _load(name: str) -> Any:
 
 
 def _expand(namespaces: Iterable[str]) -> Iterator[str]:
-    """The namespaces themselves, those with a star as the modules that they stand for."""
+    """Yield the namespaces, and for those with a star also the modules that the star stands for."""
     for pattern in namespaces:
         base, star, deep = pattern.partition(".*")
         yield base
@@ -228,7 +230,7 @@ def _module_members(module: types.ModuleType) -> list[tuple[str, Any]]:
 
 
 def _is_own(module: str, name: str, value: Any) -> bool:
-    """The rule for modules without ``__all__``."""
+    """Whether a name is public in a module without ``__all__``."""
     home = getattr(value, "__module__", None)
     if name.startswith("_") or not isinstance(home, str):
         return False
@@ -238,7 +240,7 @@ def _is_own(module: str, name: str, value: Any) -> bool:
 
 
 def _class_members(owner: type, everything: bool) -> list[tuple[str, Any]]:
-    """Public members of a class: its own, or inherited ones too; none that another package has added."""
+    """Return the public members of a class (``everything``: inherited ones, too), without foreign ones."""
     names = dir(owner) if everything else vars(owner)
     return [
         (name, value)
@@ -250,11 +252,11 @@ def _class_members(owner: type, everything: bool) -> list[tuple[str, Any]]:
 
 
 _ADD_MEMBERS = frozenset({"transformers"})
-"""Packages that put members of their own into PyTorch's classes. What replaces PyTorch's own is compared."""
+"""Packages that add members to PyTorch's classes. Members that replace PyTorch's are still compared."""
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether a member is an addition of another package: transformers puts one into ``torch.nn.Module``."""
+    """Whether another package has added this member, as transformers does to ``torch.nn.Module``."""
     if isinstance(value, property):
         value = value.fget
     elif isinstance(value, staticmethod | classmethod):

@@ -1,7 +1,7 @@
-"""Runs two sides of many APIs: the reference on plain CPU first, the provider's side next, then compares.
+"""Running two sides of many APIs: the reference on the plain CPU, then the provider's; then comparing them.
 
-Not everything may be called with made-up arguments: what touches processes, files or the network, or changes
-a setting of the process, is left out by name.
+Not every API can be called with made-up arguments. APIs that touch processes, files or the network, or that
+change process-wide settings, are left out by name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .outcomes import Outcome, differences, failed, run
 from .surface import Api
 
 Side = Callable[[Api], Callable[..., Any] | None]
-"""The function that stands for an API on one side; None if there is none."""
+"""Returns the function that implements an API on one side, or None if there is none."""
 
 _ATTEMPTS = 44
-"""Argument sets that the reference side may refuse before an API is left untried."""
+"""The most argument sets that are tried before an API is given up."""
 
 _NOT_CALLED = re.compile(
     r"torch\.(set_|use_|from_file|load|save|compile|hub|fork|wait|init|seed|manual_seed|get_file_path|import_ir"
@@ -38,17 +38,17 @@ _NOT_CALLED = re.compile(
     r"|untyped_storage|module_load|record_stream|data_ptr|const_data_ptr|map_|apply_|swap|ipu|xpu|mtia|hpu)"
     r"|torch\.nn\.Module\.(compile|register_|set_|ipu|xpu|mtia|share_memory)"
 )
-"""Settings, files, processes, native entry points without checks, what is about no values, what is slow."""
+"""APIs about settings, files, processes or no values at all, unchecked native code, and slow ones."""
 
 _ABOUT_THE_DEVICE = re.compile(r"is_\w+|device")
-"""Properties in which the sides may differ by design: whether a tensor that was sent to CUDA says so."""
+"""Properties in which the sides may differ by design, such as whether a tensor is on CUDA."""
 
 _LAYERS = "torch.nn.modules"
-"""The classes that may be made from numbers alone."""
+"""The namespace of classes that can be constructed from numbers only."""
 
 
 def callable_safely(api: Api) -> bool:
-    """Whether ``api`` may be called with arguments that were made up."""
+    """Whether ``api`` may be called with made-up arguments."""
     if not (api.signatures or api.kind == "property") or _NOT_CALLED.match(api.name):
         return False
     match api.kind:
@@ -64,16 +64,16 @@ def callable_safely(api: Api) -> bool:
 
 
 _COUNTERPARTS = {"torch.Tensor.cuda": "torch.Tensor.cpu", "torch.nn.Module.cuda": "torch.nn.Module.cpu"}
-"""What says CUDA by its name, and what says CPU."""
+"""APIs with CUDA in their name, and their counterparts for the CPU."""
 
 
 def counterpart(api: Api) -> Api:
-    """The API that the reference side calls in place of ``api``: nearly always itself."""
+    """Return the API that the reference side calls for ``api``, nearly always ``api`` itself."""
     return replace(api, name=_COUNTERPARTS.get(api.name, api.name))
 
 
 def function_of(api: Api, found: Any) -> Callable[..., Any] | None:
-    """What a call of ``api`` calls where ``found`` stands for it: for a property, what reads it."""
+    """Return the function to call for ``api``, whose object is ``found``; for a property, its getter."""
     return getattr(found, "__get__", None) if api.kind == "property" else found
 
 
@@ -88,11 +88,11 @@ def run_trials(
     exact: bool = True,
     takes_device: bool = False,
 ) -> Mapping[str, Trial]:
-    """Calls each API on both sides with the first arguments that the reference side takes.
+    """Call each API on both sides with the first arguments that the reference side accepts.
 
-    The reference runs on the CPU; the other side within ``inside()``, on ``device``, where results must lie
-    on ``place`` (default: ``device``). ``takes_device`` passes the device by the API's own parameter. An API
-    without arguments that the reference takes is left out.
+    The reference runs on the CPU. The other side runs within ``inside()``, on ``device``, and its results
+    must be on ``place`` (default: ``device``). ``takes_device``: pass the device by the API's own parameter.
+    An API is left out if the reference accepts none of the arguments.
     """
     expected: dict[str, tuple[Arguments, Outcome]] = {}
     chosen = [api for api in apis if callable_safely(api)]
@@ -114,15 +114,15 @@ def run_trials(
 
 
 def trial_arguments(api: Api, takes_device: bool) -> Iterator[Arguments]:
-    """What an API is tried with, in this order; ``takes_device`` passes the device by its own parameter."""
-    by_name = api.name in _COUNTERPARTS  # which says the device
+    """Yield the arguments to try, in order; with ``takes_device``, they include the device."""
+    by_name = api.name in _COUNTERPARTS  # the name says the device
     return itertools.islice(argument_sets(api, device=takes_device and not by_name), _ATTEMPTS)
 
 
 def accepted(
     api: Api, function: Callable[..., Any], takes_device: bool
 ) -> tuple[int, Arguments, Outcome] | None:
-    """The first arguments that the reference side takes, with their number, and what it does with them."""
+    """Return the number of the first arguments that ``function`` accepts, the arguments, and the outcome."""
     for attempt, arguments in enumerate(trial_arguments(api, takes_device)):
         outcome = run(function, arguments, "cpu")
         if not outcome.exception:
@@ -137,7 +137,7 @@ def _outcome(function: Callable[..., Any] | None, arguments: Arguments, device: 
 
 
 def trial_of(name: str, expected: Outcome, found: Outcome, place: str, *, exact: bool) -> Trial:
-    """How ``found`` differs from ``expected``, where results must lie on ``place``."""
+    """Return the trial: how ``found`` differs from ``expected``; results must be on ``place``."""
     mode: Mode | None = "exact" if exact else "allclose"
     if "empty" in name:
         mode = None
@@ -147,7 +147,7 @@ def trial_of(name: str, expected: Outcome, found: Outcome, place: str, *, exact:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Every warning comes each time, on both sides; the random state and the filters stay as they were."""
+    """Make every warning appear each time, on both sides; restore the random state and filters afterwards."""
     once = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:

@@ -1,4 +1,4 @@
-"""How often real code uses each API: a static scan of the folders that the user points at."""
+"""A static scan that counts how often the code in given folders uses each API."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ..errors import GapsError, ScriptError
 from ..redirect.sources import SiteKind, python_files, scan_file
 
 _BY_LEAF = ("torch.Tensor", "torch.nn.Module")
-"""Where a method of an object of unknown type is looked for."""
+"""The classes to which a method of an object of unknown type may belong."""
 _SAID_EVERY = 100
-"""Files between two reports of how far the scan is."""
+"""The number of files between two progress reports."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Uses by dotted name; methods of objects whose type is unknown by their own name, after a dot."""
+    """The number of uses by dotted name; for an object of unknown type, the key is ``.method``."""
 
     names: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
     unreadable: int = 0
 
     def of(self, api: str) -> int:
-        """How often ``api`` is used."""
+        """Return how often ``api`` is used."""
         owner, _, leaf = api.rpartition(".")
         by_leaf = self.names.get(f".{leaf}", 0) if owner in _BY_LEAF else 0
         return self.names.get(api, 0) + by_leaf
 
 
 def scan_usage(paths: Iterable[Path], stage: Callable[[str], None] = lambda text: None) -> Usage:
-    """Counts over all Python files below ``paths``; one that is not Python 3 is counted as unreadable.
+    """Count the uses in all Python files below ``paths``; a file that is not Python 3 counts as unreadable.
 
-    ``stage`` is told now and then how many files are read.
-    Raises :class:`GapsError` where a path does not exist.
+    ``stage`` is called now and then with the number of files read.
+    Raises :class:`GapsError` if a path does not exist.
     """
     names: Counter[str] = Counter()
     read = unreadable = 0

@@ -1,7 +1,7 @@
-"""Generation: a causal language model with its key-value cache and its sampling as programs of one file.
+"""Generation: a causal language model, its key-value cache and its sampling, as programs in one file.
 
-Running needs neither torch nor transformers. Exporting needs both; it is done by :mod:`.models`,
-:mod:`.capture` and :mod:`.sampling`.
+Running a generator needs neither torch nor transformers. Exporting one needs both; that is the task of
+:mod:`.models`, :mod:`.capture` and :mod:`.sampling`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ def export_generation(
     engine: str | None = None,
     device: str | None = None,
 ) -> Generator:
-    """A causal language model of Hugging Face transformers as programs that generate tokens.
+    """Export a causal language model of Hugging Face transformers as programs that generate tokens.
 
-    ``max_length`` is the length of the key-value cache: a prompt and what follows it. ``buckets`` are
-    lengths of prompts; each is a program (default: 16, 64, 256, … and ``max_length``). ``decode_lengths``
-    are numbers of columns of the cache; a token is decoded by the program of the smallest one that holds
-    it, and attention reads no others (default: 128, 512, 2048, … and ``max_length``). One call of the
-    engine makes up to ``tokens_per_call`` tokens. Options of ``model.generation_config`` are the defaults
-    of :meth:`Generator.generate`. Raises :class:`~torchstone.errors.ConfigError` for sizes,
-    :class:`~torchstone.errors.CaptureError` for models that are not supported,
-    :class:`~torchstone.errors.UnsupportedOperators`, and :class:`~torchstone.errors.MissingExtra`.
+    ``max_length`` is the length of the key-value cache, which holds a prompt and the tokens after it.
+    ``buckets`` are prompt lengths; each gets a program (default: 16, 64, 256, … and ``max_length``).
+    ``decode_lengths`` are numbers of cache columns. A token is decoded by the program for the smallest of
+    them that holds it, and attention reads only those columns (default: 128, 512, 2048, … and
+    ``max_length``). One call of the engine makes up to ``tokens_per_call`` tokens. Options of
+    ``model.generation_config`` are the defaults of :meth:`Generator.generate`. Raises
+    :class:`~torchstone.errors.ConfigError` for invalid sizes, :class:`~torchstone.errors.CaptureError` for
+    models that are not supported, :class:`~torchstone.errors.UnsupportedOperators`, and
+    :class:`~torchstone.errors.MissingExtra`.
     """
     try:
         from .capture import captured
@@ -55,9 +56,9 @@ def export_generation(
 
 
 def load_generation(path: str | Path, *, engine: str | None = None, device: str | None = None) -> Generator:
-    """The generator saved at ``path``; needs neither torch nor transformers.
+    """Load the generator saved at ``path``. Needs neither torch nor transformers.
 
-    Raises :class:`~torchstone.errors.ArtifactError` for anything that is not the whole, unaltered file of a
+    Raises :class:`~torchstone.errors.ArtifactError` unless ``path`` is the complete, unaltered file of a
     generator of a known version. Nothing in the file is executed before the first call.
     """
     return Generator(load_stored(path), engine=engine, device=device)

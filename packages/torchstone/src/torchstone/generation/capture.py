@@ -1,8 +1,8 @@
 """From a causal language model of transformers to the programs of a generator: prefill and decode.
 
-The cache is an argument and a result of the programs. Prefill makes it of a prompt that is padded on the
-right to the length of a bucket. The columns of that padding come after every token of the prompt, so none
-sees them, and decoding overwrites them one by one. Decoding is a loop inside the program.
+The cache is an argument and a result of the programs. Prefill makes it from a prompt that is padded on the
+right to the length of a bucket. The padding columns come after every token of the prompt, so no token attends
+to them, and decoding overwrites them one by one. Decoding is a loop inside the program.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from .transposed import with_transposed_weights
 
 
 class _Layer(CacheLayerMixin):
-    """Keys and values of one layer, ``[batch, heads, length, size]``; nothing is written in place.
+    """Keys and values of one layer, ``[batch, heads, length, size]``; updates never write in place.
 
-    ``position`` is the column of the next token. A layer without it takes the keys of a whole prompt.
+    ``position`` is the column of the next token. A layer without a position takes the keys and values of a
+    whole prompt.
     """
 
-    is_compileable = True  # masks are always made, whatever their values
-    is_sliding = False  # windows are a matter of masks
+    is_compileable = True  # makes transformers build masks always, whatever their values
+    is_sliding = False  # sliding windows are handled by masks
 
     def __init__(
         self, keys: Tensor | None = None, values: Tensor | None = None, position: Tensor | None = None
@@ -75,7 +76,7 @@ def _flat(cache: Cache) -> list[Tensor]:
 
 
 class Prefill(nn.Module):
-    """The logits after a prompt, float32 ``[batch, vocabulary]``, and the cache that it leaves."""
+    """The module that returns the logits after a prompt, float32 ``[batch, vocabulary]``, and its cache."""
 
     def __init__(self, model: nn.Module, max_length: int) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class Prefill(nn.Module):
 
 
 class Step(nn.Module):
-    """The logits after one more token, float32 ``[batch, vocabulary]``, and the cache with it."""
+    """The module that appends one token; returns logits, float32 ``[batch, vocabulary]``, and the cache."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -127,12 +128,12 @@ class Step(nn.Module):
 
 
 class Decode(nn.Module):
-    """Up to ``tokens_per_call`` tokens, and the logits and the cache after them.
+    """The module that returns up to ``tokens_per_call`` tokens, and the logits and the cache after them.
 
-    Tokens go to the first ``columns`` of the cache, and attention reads no others.
+    Tokens go to the first ``columns`` columns of the cache, and attention reads only those.
 
-    The body of the loop calls a :class:`Step` that was captured before, whose constants are arguments as its
-    weights are: a loop cannot reach what lies outside in any other way.
+    The body of the loop calls a :class:`Step` that was captured earlier. The loop takes the weights and the
+    constants of that step as arguments, because its body has no other access to tensors from outside.
     """
 
     def __init__(self, model: nn.Module, step: ExportedProgram, tokens_per_call: int, columns: int) -> None:
@@ -150,7 +151,7 @@ class Decode(nn.Module):
             self.register_buffer(name, step.constants[target], persistent=False)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Parameters and buffers; those that are tied have each of their names."""
+        """Return all parameters and buffers by name; tied ones appear under each of their names."""
         return dict(
             [*self.named_parameters(remove_duplicate=False), *self.named_buffers(remove_duplicate=False)]
         )
@@ -169,21 +170,21 @@ class Decode(nn.Module):
     ) -> dict[str, Any]:
         """Choose and append tokens until there are ``limit`` of them, or all rows have finished.
 
-        ``attention_mask`` is int64 ``[batch, max_length]``, and 1 from the end of the prompt on;
-        ``unfinished`` is bool ``[batch]``, ``is_end`` bool ``[vocabulary]``. The others are 0-d int64:
-        ``position`` is the column of the first token, ``padding`` what finished rows get. ``options`` are
-        those of :func:`~.sampling.drawn`; without them, the most probable token is chosen.
+        ``attention_mask`` is int64 ``[batch, max_length]``, and 1 in all columns after the prompt.
+        ``unfinished`` is bool ``[batch]``, and ``is_end`` is bool ``[vocabulary]``. The others are 0-d int64:
+        ``position`` is the column of the first new token, and ``padding`` the token that finished rows get.
+        ``options`` are those of :func:`~.sampling.drawn`; without them, the most probable token is chosen.
         """
         batch, count = logits.shape[0], len(caches)
         whole = caches
-        # a clone has the strides of the loop's results, which a slice does not have
+        # a slice must be cloned to get the same strides as the loop's results
         caches = [one[:, :, : self.columns].clone(memory_format=torch.contiguous_format) for one in whole]
         attention_mask = attention_mask[:, : self.columns]
         drawing = (torch.rand(self.length, batch), *options) if options else ()
         call = (position, attention_mask, limit, is_end, padding, *drawing)
         tensors = self._tensors()
         named = [tensors[self._constants.get(target, target)] for target in self._targets]
-        weights = {id(one): one for one in named}  # a loop takes no tensor twice
+        weights = {id(one): one for one in named}  # a loop cannot take the same tensor twice
         places = [list(weights).index(id(one)) for one in named]
 
         def goes_on(
@@ -219,7 +220,7 @@ class Decode(nn.Module):
 
 
 def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> StoredGenerator:
-    """The programs of ``model``, with one copy of its weights.
+    """Capture the programs of ``model``, which share one copy of its weights.
 
     Raises :class:`CaptureError`, :class:`ShardingError` and :class:`UnsupportedOperators` as
     :func:`torchstone.export` does.
@@ -228,7 +229,7 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
     if batch > 1:
         model = with_transposed_weights(model)
     programs = {}
-    # what indices could be wrong is checked before the call
+    # the generator checks token ids before the call, so the programs need no checks
     with torch.no_grad(), override(check_indices=False, check_values=False):
         for bucket in settings.buckets:
             prompt = torch.ones(batch, bucket, dtype=torch.int64)
@@ -264,12 +265,12 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
 
 
 def _zeros(spec: OutputSpec) -> Tensor:
-    """A tensor like a result of a program of static shapes."""
+    """Return a tensor of zeros with the static shape and the dtype of a program's result."""
     return torch.zeros([int(size) for size in spec.shape], dtype=spec.dtype.torch)
 
 
 def _stored(programs: dict[str, Program], settings: Settings, version: str) -> StoredGenerator:
-    """``programs`` for consumers of that StableHLO version; constants are named after their program."""
+    """Serialize ``programs`` for a StableHLO version. Names of constants are prefixed with their program."""
     shared: dict[str, Tensor] = {}
     signatures = {}
     for name, program in programs.items():

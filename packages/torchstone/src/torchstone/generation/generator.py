@@ -1,4 +1,4 @@
-"""Prompts in, tokens out: what calls the programs of a generator. Needs neither torch nor transformers."""
+"""The generator, which calls programs to turn prompts into tokens. Needs neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -48,11 +48,14 @@ class Generator:
 
     @property
     def settings(self) -> Settings:
-        """Sizes, and what a call means that leaves an option out."""
+        """The sizes of the programs, and the default options of calls."""
         return self._stored.settings
 
     def save(self, path: str | Path) -> Path:
-        """Write the programs, and the weights once; whole or not at all. Raises :class:`ArtifactError`."""
+        """Write the programs and their shared weights to one file. Raises :class:`ArtifactError`.
+
+        The file appears complete or not at all.
+        """
         return save_generator(path, self._stored)
 
     def generate(
@@ -69,14 +72,14 @@ class Generator:
         pad_token_id: int | None = None,
         seed: int | None = None,
     ) -> Integers:
-        """``input_ids`` with the tokens that follow: int64 ``[rows, length + new tokens]``.
+        """Return ``input_ids`` followed by the generated tokens: int64 ``[rows, length + new tokens]``.
 
         ``input_ids`` are integers ``[rows, length]``, in NumPy, torch or nested lists. Shorter prompts are
-        padded on the left, where ``attention_mask`` is 0; it is 1 elsewhere (default: everywhere). A row
-        ends with a token of ``eos_token_id`` and is filled with ``pad_token_id``; the call ends when all
-        rows have. Options that are None are those of :attr:`settings`; an empty ``eos_token_id`` ends no
-        row. The same ``seed`` gives the same tokens; without one, torch's default generator gives it, or
-        the system where torch is not loaded. Raises :class:`InputMismatch`.
+        padded on the left, where ``attention_mask`` must be 0; elsewhere it is 1 (default: everywhere). A row
+        ends with a token of ``eos_token_id`` and is then filled with ``pad_token_id``; the call ends when all
+        rows have ended. Options that are None are taken from :attr:`settings`. With an empty ``eos_token_id``
+        no row ends. The same ``seed`` gives the same tokens; without one, the seed comes from torch's default
+        generator, or from the system if torch is not loaded. Raises :class:`InputMismatch`.
         """
         prompt, mask = self._prompt(input_ids, attention_mask)
         length = prompt.shape[1]
@@ -103,7 +106,7 @@ class Generator:
     def _decode(
         self, prompt: Integers, mask: Integers, new: int, call: dict[str, Any], kind: str
     ) -> Integers:
-        """The tokens that follow, int64 ``[rows, at most new]``."""
+        """Return the generated tokens, int64 ``[rows, at most new]``."""
         rows, length = prompt.shape
         settings = self.settings
         state: dict[str, Any] = self._prefill(prompt, mask)
@@ -112,7 +115,7 @@ class Generator:
         done = 0
         words = call.pop("seed", None)
         engine = get_engine(*self._where)
-        call = {name: engine.import_array(value) for name, value in call.items()}  # once, not in each call
+        call = {name: engine.import_array(value) for name, value in call.items()}  # once for all calls
         made: list[Integers] = []
         while done < new and numpy.any(state["unfinished"]):
             call["position"] = numpy.int64(length + done)
@@ -129,7 +132,7 @@ class Generator:
         return numpy.concatenate(made, 1)
 
     def _prefill(self, prompt: Integers, mask: Integers) -> dict[str, Buffer]:
-        """Logits and caches; rows that the batch lacks are copies of the last one."""
+        """Return the logits and the cache after a prompt. Rows missing in the batch copy the last row."""
         settings = self.settings
         bucket = next(one for one in settings.buckets if one >= prompt.shape[1])
         return self._program(prefill_name(bucket))(
@@ -179,7 +182,7 @@ class Generator:
     def _options(
         self, temperature: float | None, top_k: int | None, top_p: float | None, seed: int | None
     ) -> dict[str, Any]:
-        """Arguments of the program that draws tokens."""
+        """Check the options of sampling, and return them as arguments of the program that draws tokens."""
         settings = self.settings
         temperature = settings.temperature if temperature is None else temperature
         top_k = settings.top_k if top_k is None else top_k
@@ -201,7 +204,7 @@ class Generator:
         }
 
     def _ends(self, eos_token_id: int | Sequence[int] | None, pad_token_id: int | None) -> dict[str, Any]:
-        """Which tokens end a row, and what follows them."""
+        """Return the arguments that say which tokens end a row, and which token follows them."""
         settings = self.settings
         given: Any = settings.eos_token_id if eos_token_id is None else eos_token_id
         ends = [_integer("eos_token_id", one) for one in (given if numpy.ndim(given) else [given])]
@@ -227,7 +230,7 @@ class Generator:
 
 
 class _Loaded:
-    """A compiled program, called with its inputs by name."""
+    """A compiled program that is called with its inputs by name."""
 
     def __init__(self, engine: Engine, artifact: Artifact, weights: Mapping[str, Buffer]) -> None:
         self._signature = signature = artifact.signature
@@ -238,7 +241,7 @@ class _Loaded:
         check_module(signature, self._executable, {})
 
     def __call__(self, given: Mapping[str, Any]) -> dict[str, Buffer]:
-        """The results by name. Arguments of the same names are donated to them."""
+        """Return the program's results by name. An input with the name of a result is donated to it."""
         arguments = [
             given[spec.name] if spec.target is None else self._weights[spec.target]
             for spec in self._signature.inputs
@@ -247,7 +250,7 @@ class _Loaded:
 
 
 def _updates(signature: Signature) -> list[tuple[int, int]]:
-    """Each input that a result of the same name takes the place of, with that result."""
+    """Return pairs of positions: an input, and the result of the same name that replaces it."""
     results = results_by_name(signature, range(len(signature.outputs)))
     return [
         (position, results[spec.name])
@@ -264,7 +267,7 @@ def _integer(label: str, value: Any) -> int:
 
 
 def _integers(label: str, values: Any) -> Integers:
-    """``values`` as int64 ``[rows, length]``, not empty; raises :class:`InputMismatch`."""
+    """Return ``values`` as int64 ``[rows, length]``. Raises :class:`InputMismatch` if unfit or empty."""
     try:
         array = numpy.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -281,7 +284,7 @@ def _integers(label: str, values: Any) -> Integers:
 
 
 def _padded(array: Integers, rows: int, length: int, value: int) -> Integers:
-    """``array`` with ``value`` on the right, and its last row again where there are fewer than ``rows``."""
+    """Pad ``array`` to ``length`` with ``value`` on the right, and to ``rows`` by repeating its last row."""
     missing = (0, rows - array.shape[0]), (0, 0)
     wide = numpy.pad(array, ((0, 0), (0, length - array.shape[1])), constant_values=value)
     return numpy.pad(wide, missing, mode="edge")

@@ -1,4 +1,4 @@
-"""What a generator can be made of: the model, its generation config, and the sizes that were asked for."""
+"""From a model, its generation config and the requested sizes to the settings of a generator, with checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import CaptureError, ConfigError
 from .stored import Settings
 
 _OWN = frozenset({"do_sample", "eos_token_id", "pad_token_id", "temperature", "top_k", "top_p"})
-"""Options of a generation config that a generator has, too."""
+"""Options of a generation config that a generator also has."""
 
 _OUTPUTS = frozenset(f"output_{name}" for name in ("attentions", "hidden_states", "logits", "scores"))
 _CACHES = frozenset({"cache_config", "cache_implementation", "prefill_chunk_size", "use_cache"})
@@ -30,7 +30,7 @@ _OTHERS = frozenset(
     }
 )
 _NO_EFFECT = _OWN | _OUTPUTS | _CACHES | _COMPILING | _OTHERS
-"""Options that change no token of a generator, or that it has, too."""
+"""Options that do not change a generator's tokens, or that a generator also has."""
 
 _NEUTRAL: dict[str, Any] = {
     "diversity_penalty": 0.0,
@@ -46,12 +46,12 @@ _NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1.0,
     "typical_p": 1.0,
 }
-"""Values of other options that change no token."""
+"""Values of the other options with which they do not change any token."""
 
 _NEEDED = ("input_ids", "attention_mask", "position_ids", "past_key_values", "logits_to_keep")
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
 _TOP_K = 50
-"""What transformers takes where a generation config says nothing."""
+"""The value that transformers uses if a generation config does not set ``top_k``."""
 
 
 def settings_of(
@@ -62,7 +62,7 @@ def settings_of(
     decode_lengths: Sequence[int] | None,
     tokens_per_call: int,
 ) -> Settings:
-    """The settings of a generator; raises :class:`CaptureError` or :class:`ConfigError`."""
+    """Return the settings of a generator. Raises :class:`CaptureError` or :class:`ConfigError`."""
     _check_model(model)
     sizes = {"max_length": max_length, "batch_size": batch_size, "tokens_per_call": tokens_per_call}
     for name, size in sizes.items():
@@ -95,7 +95,7 @@ def settings_of(
 
 
 def _buckets(buckets: Sequence[int] | None, max_length: int) -> tuple[int, ...]:
-    """The lengths of prompts in order; without any, 16, 64, 256, … and ``max_length``."""
+    """Return the sorted prompt lengths; the default is 16, 64, 256, … and ``max_length``."""
     if buckets is None:
         powers = [16 * 4**step for step in range(16)]
         return (*(one for one in powers if one < max_length), max_length)
@@ -104,7 +104,7 @@ def _buckets(buckets: Sequence[int] | None, max_length: int) -> tuple[int, ...]:
 
 
 def _decode_lengths(lengths: Sequence[int] | None, max_length: int) -> tuple[int, ...]:
-    """The parts of the cache in order, ``max_length`` the last; without any, 128, 512, 2048, …"""
+    """Return the sorted numbers of cache columns, the last ``max_length``; by default 128, 512, 2048, …"""
     if lengths is None:
         lengths = [one for one in (128 * 4**step for step in range(16)) if one < max_length]
     else:
@@ -145,7 +145,7 @@ def _check_model(model: Any) -> None:
 
 
 def _check_options(options: GenerationConfig) -> None:
-    """Raise where ``model.generate`` would change the scores in a way that the programs do not."""
+    """Raise :class:`CaptureError` if the options change scores in a way that the programs do not support."""
     asked = {name: value for name, value in options.to_diff_dict().items() if not name.startswith("_")}
     other = {
         f"{name}={value!r}"

@@ -1,7 +1,7 @@
-"""The file of a generator: several programs, the weights that they share, and the settings of their caller.
+"""The file of a generator: several programs, the weights that they share, and the generator's settings.
 
-Members are ``generation.json`` (format version, settings, signatures, checksums), one ``NAME.stablehlo``
-for each program, and ``weights.safetensors``. Needs neither torch nor JAX.
+Its members are ``generation.json`` (format version, settings, signatures, checksums), one ``NAME.stablehlo``
+for each program, and ``weights.safetensors``. This module needs neither torch nor JAX.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..signature import (
 from ..trees import unflatten
 
 FORMAT_VERSION = 2
-"""2: decoding programs for shorter parts of the cache."""
+"""Version 2 added decoding programs for shorter parts of the cache."""
 
 GREEDY, SAMPLE = "greedy", "sample"
 """The ways in which decoding programs choose tokens."""
@@ -44,10 +44,10 @@ def prefill_name(bucket: int) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the programs are made for, and what a call means that leaves an option out.
+    """The sizes that the programs are made for, and the default options of calls.
 
-    The names of the options are those of transformers. ``pad_token_id`` of None is the first of
-    ``eos_token_id``; ``top_k`` of 0 keeps all tokens.
+    Options have the names that transformers gives them. A ``pad_token_id`` of None stands for the first of
+    ``eos_token_id``. A ``top_k`` of 0 keeps all tokens.
     """
 
     max_length: int
@@ -69,13 +69,13 @@ class Settings:
         return (*map(prefill_name, self.buckets), *decoding)
 
     def decoder(self, kind: str, length: int) -> str:
-        """The name of the program that decodes with the first ``length`` columns of the cache."""
+        """Return the name of the program that decodes with the first ``length`` columns of the cache."""
         return kind if length == self.max_length else f"{kind}_{length}"
 
 
 @dataclass
 class StoredGenerator:
-    """``programs`` by name have the same ``weights``, all of them."""
+    """The settings of a generator, its programs by name, and the weights that all of them share."""
 
     settings: Settings
     programs: dict[str, Artifact]
@@ -83,7 +83,7 @@ class StoredGenerator:
 
 
 def save_generator(path: str | Path, stored: StoredGenerator) -> Path:
-    """Write ``stored`` to ``path``, whole or not at all; raises :class:`ArtifactError`."""
+    """Write ``stored`` to ``path``, completely or not at all. Raises :class:`ArtifactError`."""
     target = Path(path)
     with writing(target) as writer:
         for name, program in stored.programs.items():
@@ -101,10 +101,10 @@ def save_generator(path: str | Path, stored: StoredGenerator) -> Path:
 
 
 def load_stored(path: str | Path) -> StoredGenerator:
-    """What :func:`save_generator` wrote; large weights are the file's own pages, mapped.
+    """Load a file that :func:`save_generator` wrote; large weights are memory-mapped from the file.
 
     Raises :class:`ArtifactVersionError` for a newer format, and :class:`ArtifactError` for anything
-    that is not a whole, unaltered file of a generator.
+    that is not a complete, unaltered file of a generator.
     """
     with reading(path) as reader:
         if SIGNATURE in reader.members and GENERATION not in reader.members:
@@ -135,7 +135,7 @@ def load_stored(path: str | Path) -> StoredGenerator:
 
 
 def results_by_name(signature: Signature, values: Sequence[Any]) -> dict[str, Any]:
-    """The results of one of the programs; those of the cache are ``caches_0``, ``caches_1``, …"""
+    """Return a program's results by name; the parts of the cache are ``caches_0``, ``caches_1``, …"""
     named: dict[str, Any] = dict(unflatten(signature.output_tree, values))
     return named | {f"caches_{i}": one for i, one in enumerate(named.pop("caches"))}
 
@@ -144,7 +144,7 @@ Form = tuple[tuple[int | str, ...], DType]
 
 
 def _check_calls(settings: Settings, signatures: Mapping[str, Signature]) -> None:
-    """Raise :class:`Damage` where a program takes or gives something else than its caller expects."""
+    """Raise :class:`Damage` if a program's inputs or results are not those that the generator expects."""
     batch, vocabulary = settings.batch_size, settings.vocab_size
     state: dict[str, Form] = {"logits": ((batch, vocabulary), FLOAT32)}
     state |= _caches(signatures[prefill_name(settings.buckets[0])])
@@ -180,7 +180,7 @@ _OPTIONS: dict[str, Form] = {
 
 
 def _caches(signature: Signature) -> dict[str, Form]:
-    """What the cache of a program that has one is."""
+    """Return the shapes and dtypes of the cache that a program returns."""
     values = unflatten(signature.output_tree, signature.outputs)
     caches = values.get("caches") if isinstance(values, dict) else None
     require(isinstance(caches, list) and all(isinstance(one, OutputSpec) for one in caches), "caches")

@@ -1,8 +1,8 @@
 """Weights of linear layers, transposed for products with several rows.
 
-``nn.Linear`` keeps its weight as ``[out, in]``. A product with one row reads that as it lies. With a few
-rows, kernels rearrange the weight first, in every call, which takes longer than the product. A weight that
-is stored as ``[in, out]`` needs no rearranging.
+``nn.Linear`` stores its weight as ``[out, in]``. A product with one row reads it in that order. For a few
+rows, kernels rearrange the weight in every call, which takes longer than the product itself. A weight stored
+as ``[in, out]`` needs no rearranging.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 
 class _Transposed(nn.Module):
-    """A module whose parameter is ``transposed_weight``, in the other order of axes than its ``weight``."""
+    """A module that stores the transpose of its ``weight``, as the parameter ``transposed_weight``."""
 
     transposed_weight: nn.Parameter
 
     @property
     def weight(self) -> Tensor:
-        """In the order that the module's class expects, a view."""
+        """A view of the parameter with the order of axes that the module's class expects."""
         return self.transposed_weight.t()
 
 
@@ -39,10 +39,10 @@ _TRANSPOSED: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def with_transposed_weights(model: nn.Module) -> nn.Module:
-    """``model`` with its linear layers transposed, as a copy that shares everything else with it.
+    """Return a copy of ``model`` with transposed linear layers; it shares everything else with ``model``.
 
-    An embedding that has the weight of a linear layer reads the transposed one: there is one copy of it. A
-    weight that any other module has too stays what it is.
+    An embedding that shares the weight of a linear layer reads the transposed one, so there is still only one
+    copy of the weight. A weight that a module of any other class also uses is not transposed.
     """
     users = defaultdict(list)
     for module in model.modules():
@@ -72,7 +72,7 @@ def with_transposed_weights(model: nn.Module) -> nn.Module:
 
 
 def _is_turnable(module: nn.Module, weight: nn.Parameter) -> bool:
-    """Whether ``module`` is of a class that reads ``weight``, its own, in either order of axes."""
+    """Whether ``module``, which owns ``weight``, can be replaced by a class that stores it transposed."""
     if module._parameters.get("weight") is not weight or getattr(module, "max_norm", None) is not None:
         return False
     return type(module) in _TRANSPOSED

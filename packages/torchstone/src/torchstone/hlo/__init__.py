@@ -1,8 +1,8 @@
 """Typed functions over the StableHLO and CHLO dialects.
 
 Operands are strict: equal shapes and dtypes, no implicit broadcasting or
-promotion. Dimensions are integers or symbols. This package knows no ATen, no
-torch and no engine.
+promotion. Dimensions are integers or symbols. This package does not depend on
+ATen, PyTorch or any engine.
 """
 
 from .bits import bitcast, signbit

@@ -30,7 +30,7 @@ def bitcast(x: Value, dtype: DType) -> Value:
         raise LoweringBug(
             f"bitcast of {x!r} to {dtype}: the last axis does not hold the parts of one element"
         )
-    if have != want and not is_static(x.shape):  # XLA refines no bitcast that changes the rank
+    if have != want and not is_static(x.shape):  # XLA cannot refine a bitcast that changes the rank
         bits = bitcast(x, _UNSIGNED[have])
         return bitcast(_parts(bits, want) if have > want else _whole(bits, want), dtype)
     shape = x.shape
@@ -42,14 +42,14 @@ def bitcast(x: Value, dtype: DType) -> Value:
 
 
 def _parts(bits: Value, width: int) -> Value:
-    """Unsigned integers as parts of ``width`` bits along a new last axis."""
+    """Split unsigned integers into parts of ``width`` bits along a new last axis."""
     mask = (1 << width) - 1
     parts = [shift_right_logical(bits, place) & mask for place in range(0, bits.dtype.bits, width)]
     return concatenate([expand_dims(convert(part, _UNSIGNED[width]), [-1]) for part in parts], bits.rank)
 
 
 def _whole(parts: Value, width: int) -> Value:
-    """Unsigned integers of ``width`` bits from their parts along the last axis."""
+    """Join parts along the last axis to unsigned integers of ``width`` bits."""
     wide, last = convert(parts, _UNSIGNED[width]), parts.rank - 1
     placed = [
         shift_left(squeeze(slice_axis(wide, last, part, part + 1), [last]), part * parts.dtype.bits)

@@ -1,9 +1,9 @@
-"""Differences of products that are to be exactly zero: ``x − max(x)``, ``x − floor(x)``, ``x − x[:1]``.
+"""Finds differences of products that must be exactly zero: ``x − max(x)``, ``x − floor(x)``, ``x − x[:1]``.
 
-Compilers compute a product again where its value is needed, and there they fuse multiplying and
-subtracting into one operation with one rounding. So the difference between a product and that product,
-rounded and stored, is not zero but the rounding error of the product: of 1e30 more than 1e22, whose
-exponential makes a softmax infinite or NaN.
+Compilers recompute a product where its value is used. If it is used in a subtraction, they fuse both into one
+operation with one rounding. Then the difference between a product and its stored, rounded value is not zero
+but the rounding error of the product. For a product of 1e30, this error exceeds 1e22, and its exponential
+makes a softmax infinite or NaN.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ _KEEPING = frozenset(
         "slice", "sort", "subtract", "transpose",
     )
 )  # fmt: skip
-"""Operations whose results may be elements of their operands, or their negatives: sums may round to one."""
+"""Operations whose results may be elements of their operands, or the negatives of such elements.
+
+Sums are among them, because they may be rounded to one of their terms.
+"""
 _LAYOUTS = frozenset(
     f"stablehlo.{name}" for name in ("broadcast_in_dim", "negate", "reshape", "reverse", "slice", "transpose")
 )
-"""Operations between a product and a difference that do not keep them from becoming one operation."""
+"""Operations that do not prevent fusion if they lie between a product and a difference."""
 _PRODUCTS = frozenset({"stablehlo.divide", "stablehlo.multiply", "stablehlo.power"})
-"""What ends in a multiplication. Compilers divide by one number with its reciprocal."""
+"""Operations that end in a multiplication. Compilers multiply by the reciprocal to divide by one number."""
 _NEGATE = "stablehlo.negate"
 _MOST = 16
-"""Values that a search looks at: between a product and what is chosen of it there are few."""
+"""The maximum number of values that a search visits; only a few lie between a product and its elements."""
 
 
 class _Arguments(threading.local):
-    """Arguments of the functions under construction that are products where the functions are called."""
+    """Arguments of functions under construction that are products where the functions are called."""
 
     def __init__(self) -> None:
         self.products: set[Any] = set()
@@ -49,7 +52,7 @@ _arguments = _Arguments()
 
 @contextmanager
 def products(arguments: Iterable[Any]) -> Iterator[None]:
-    """Inside, these arguments of a function under construction count as products."""
+    """Treat these arguments of a function under construction as products inside the block."""
     before = _arguments.products
     _arguments.products = {*before, *arguments}
     try:
@@ -59,7 +62,7 @@ def products(arguments: Iterable[Any]) -> Iterator[None]:
 
 
 def is_product(value: Any) -> bool:
-    """Whether a compiler may make a subtraction from ``value`` a part of the multiplication that made it."""
+    """Whether ``value`` comes from a multiplication that a compiler may fuse with a subtraction."""
     while not isinstance(value.owner, ir.Block):
         owner = value.owner
         if owner.name == "stablehlo.dot_general":
@@ -71,23 +74,26 @@ def is_product(value: Any) -> bool:
 
 
 def _multiplies_alone(product: Any) -> bool:
-    """Whether a matrix product adds nothing up."""
+    """Whether a matrix product only multiplies: the axes that it sums over have size 1."""
     numbers = stablehlo.DotDimensionNumbers(product.attributes["dot_dimension_numbers"])
     shape = ir.RankedTensorType(product.operands[0].type).shape
     return all(shape[axis] == 1 for axis in numbers.lhs_contracting_dimensions)
 
 
 def may_cancel(one: Any, other: Any, *, added: bool = False) -> bool:
-    """Whether elements of two MLIR values may be the same element of a product.
+    """Whether elements of two MLIR values may be the same element of a product, and so cancel.
 
-    If they are to be ``added``, one of them is negated on its way.
+    If the values are ``added``, they cancel only if one of them is negated on the way.
     """
     (here, negated), (there, also_negated) = _sources(one), _sources(other)
     return (negated or also_negated or not added) and any(map(is_product, here & there))
 
 
 def _sources(value: Any) -> tuple[set[Any], bool]:
-    """``value`` and the values that its elements may come from, and whether some are negated on the way."""
+    """Return the values that elements of ``value`` may come from, and whether any is negated on the way.
+
+    ``value`` itself is one of them.
+    """
     found, left, negated = {value}, [value], False
     while left and len(found) < _MOST:
         owner = left.pop().owner
@@ -101,7 +107,7 @@ def _sources(value: Any) -> tuple[set[Any], bool]:
 
 
 def _adds(operation: Any) -> bool:
-    """Whether a reduction makes new values, as a sum does."""
+    """Whether an operation is a reduction that makes new values, such as a sum."""
     if operation.name not in ("stablehlo.reduce", "stablehlo.reduce_window"):
         return False
     (block,) = operation.regions[0].blocks

@@ -1,8 +1,8 @@
-"""Operations between the ranks of a program: each rank runs the program on values of its own.
+"""Collective operations between the ranks of a program; each rank runs the program on its own values.
 
-``groups`` say which ranks take part together. Every rank is in one of them, and all have the same size;
-a rank's place in its group is its place in the list. The module under construction notes how many ranks
-it is for. What has no elements is sent to nobody.
+``groups`` lists the ranks that take part together. Every rank is in one group, and all groups have the same
+size. The order of a group's list gives the place of each rank in its group. The module under construction
+records how many ranks it is for. Values without elements are not sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Groups = Sequence[Sequence[int]]
 
 
 def all_reduce(x: Value, groups: Groups, combine: Callable[[Value, Value], Value]) -> Value:
-    """On each rank ``combine`` over what the ranks of its group have; it is associative and commutative."""
+    """Combine the values of the ranks of each group by the associative and commutative ``combine``.
+
+    All ranks of a group get the same result.
+    """
     if _is_empty(x.shape):
         return x
     operation = stablehlo.AllReduceOp([x.ir.type], [x.ir], _attribute(groups))
@@ -34,7 +37,7 @@ def all_reduce(x: Value, groups: Groups, combine: Callable[[Value, Value], Value
 
 
 def all_gather(x: Value, axis: int, groups: Groups) -> Value:
-    """On each rank what the ranks of its group have, one after the other along ``axis``."""
+    """Give each rank the values of all ranks of its group, concatenated along ``axis``."""
     shape = _resized(x.shape, axis, len(groups[0]), 1)
     if _is_empty(shape):
         return full(shape, 0, x.dtype)
@@ -43,7 +46,7 @@ def all_gather(x: Value, axis: int, groups: Groups) -> Value:
 
 
 def reduce_scatter(x: Value, axis: int, groups: Groups, combine: Callable[[Value, Value], Value]) -> Value:
-    """On each rank its own one of the equal parts along ``axis`` of :func:`all_reduce`."""
+    """Split the result of :func:`all_reduce` into equal parts along ``axis``; each rank gets one of them."""
     shape = _resized(x.shape, axis, 1, len(groups[0]))
     if _is_empty(shape):
         return full(shape, 0, x.dtype)
@@ -53,7 +56,10 @@ def reduce_scatter(x: Value, axis: int, groups: Groups, combine: Callable[[Value
 
 
 def all_to_all(x: Value, split: int, concat: int, groups: Groups) -> Value:
-    """On each rank its own one of the equal parts along ``split`` of each rank's value, along ``concat``."""
+    """Split each rank's value into equal parts along ``split``, one part for each rank of the group.
+
+    Each rank gets its part from every rank; the parts are concatenated along ``concat``.
+    """
     count = len(groups[0])
     shape = _resized(_resized(x.shape, split, 1, count), concat, count, 1)
     if _is_empty(shape):
@@ -65,7 +71,7 @@ def all_to_all(x: Value, split: int, concat: int, groups: Groups) -> Value:
 
 
 def place_in_group(groups: Groups) -> Value:
-    """The place of the rank that runs the program in its group, 0-d int64."""
+    """Return the place in its group of the rank that runs the program, as 0-d int64."""
     places = numpy.zeros(_noted(groups), dtype=numpy.int64)
     for group in groups:
         places[list(group)] = range(len(group))
@@ -79,7 +85,7 @@ def _attribute(groups: Groups) -> Any:
 
 
 def _noted(groups: Groups) -> int:
-    """How many ranks there are, also for the module."""
+    """Record the number of ranks in the module, and return it."""
     count = sum(map(len, groups))
     module = scope.module
     if module.ranks not in (None, count):

@@ -15,13 +15,13 @@ from .sizes import require_addressable
 from .value import Value, scope, tensor_type
 
 _NARROWED = frozenset({FLOAT32, COMPLEX64})
-"""What accelerators multiply in TensorFloat-32 or bfloat16 unless a program asks for more."""
+"""Dtypes that accelerators multiply in TensorFloat-32 or bfloat16 unless a program asks for more."""
 
 
 def _precision(dtype: DType, *, full: bool = False) -> Any:
-    """The precision attribute of a product of two ``dtype`` operands; None leaves it to the device.
+    """Return the precision attribute of a product of two ``dtype`` operands; None leaves it to the device.
 
-    ``full`` asks for the operands' own precision in any module.
+    With ``full``, a product of any module has the precision of its operands.
     """
     if dtype not in _NARROWED or not (full or scope.module.full_precision):
         return None
@@ -38,11 +38,11 @@ def dot_general(
     accumulate: DType | None = None,
     full_precision: bool = False,
 ) -> Value:
-    """Sum of products over the ``contract`` axes, elementwise over the ``batch`` axes.
+    """Sum products over the ``contract`` axes, elementwise over the ``batch`` axes.
 
-    The result has the batch axes, then the free axes of ``a``, then those of
-    ``b``; its dtype is ``accumulate`` (default: the operands'). ``full_precision`` is for sums
-    that are no matrix product in PyTorch, which ``torch.set_float32_matmul_precision`` does not concern.
+    The result has the batch axes, then the free axes of ``a``, then those of ``b``. Its dtype is
+    ``accumulate`` (default: the operands'). ``full_precision`` is for sums that are not matrix products in
+    PyTorch, so that ``torch.set_float32_matmul_precision`` does not apply to them.
     """
     if a.dtype is not b.dtype:
         raise LoweringBug(f"dot operands differ in dtype: {a!r}, {b!r}")
@@ -161,7 +161,7 @@ def fft(x: Value, kind: Literal["FFT", "IFFT", "RFFT", "IRFFT"], lengths: Sequen
 
 
 def cholesky(x: Value, *, lower: bool = True) -> Value:
-    """Cholesky factor of ``(…, n, n)``; the other triangle is unspecified."""
+    """Return the Cholesky factor of ``(…, n, n)``; its other triangle is unspecified."""
     return Value(stablehlo.cholesky(x.ir, lower=ir.BoolAttr.get(lower)), x.shape, x.dtype)
 
 

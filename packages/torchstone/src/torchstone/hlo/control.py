@@ -78,7 +78,7 @@ def case(
     branches: Sequence[Callable[[], Sequence[Value]]],
     like: Sequence[tuple[Sequence[Dim], DType]],
 ) -> list[Value]:
-    """The branch at the 0-d integer ``index``; an index out of range selects the last one."""
+    """Run the branch at the 0-d integer ``index``; an index out of range selects the last branch."""
     operation = stablehlo.CaseOp(
         [tensor_type(shape, dtype) for shape, dtype in like], convert(index, INT32).ir, len(branches)
     )

@@ -50,7 +50,7 @@ def same_dim(a: Dim, b: Dim) -> bool:
 
 
 def _follows(condition: Any) -> bool:
-    """True if a condition on dimensions follows from what was assumed of them while the graph was traced."""
+    """True if a condition on dimensions follows from the assumptions made while the graph was traced."""
     if isinstance(condition, bool):
         return condition
     return bool(condition.node.statically_known_true("", 0))
@@ -84,10 +84,10 @@ def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def assume_same(a: Dim, b: Dim) -> bool:
-    """True if two dimensions have to be equal: known to be, or so in the example, which becomes a guard.
+    """True if two dimensions are known to be equal, or are equal in the example, which adds a guard.
 
-    For dimensions that eager PyTorch's kernel compares and its metadata function does not. Raises
-    :class:`UnsupportedShape` if the guard makes a number of a symbol.
+    This is for dimensions that eager PyTorch's kernel compares although its metadata function does not.
+    Raises :class:`UnsupportedShape` if the guard fixes a symbol to a number.
     """
     if same_dim(a, b):
         return True
@@ -107,7 +107,7 @@ def assume_same(a: Dim, b: Dim) -> bool:
 
 
 def assume_same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """:func:`assume_same` of all dimensions of two shapes."""
+    """True if :func:`assume_same` holds for all dimensions of two shapes."""
     return same_shape(a, b) or (len(a) == len(b) and all(map(assume_same, a, b)))
 
 

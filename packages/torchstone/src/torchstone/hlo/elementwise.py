@@ -102,7 +102,7 @@ def ne(a: Value | Number, b: Value | Number) -> Value:
 
 
 def optimization_barrier(x: Value) -> Value:
-    """``x``, as a barrier: the compiler combines nothing before it with anything after it."""
+    """Return ``x`` behind a barrier: the compiler fuses nothing before it with anything after it."""
     return Value(stablehlo.OptimizationBarrierOp([x.ir]).results[0], x.shape, x.dtype)
 
 

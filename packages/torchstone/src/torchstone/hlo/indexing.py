@@ -28,9 +28,9 @@ def gather(
     indices_batching: Sequence[int] = (),
     sorted_indices: bool = False,
 ) -> Value:
-    """Slices of ``x`` at run-time positions; names follow the StableHLO specification of ``gather``.
+    """Take slices of ``x`` at run-time positions; names follow the StableHLO specification of ``gather``.
 
-    A slice takes nothing along an empty axis, whatever its size is.
+    Along an empty axis of ``x``, slices are empty, whatever ``slice_sizes`` says.
     """
     numbers = stablehlo.GatherDimensionNumbers.get(
         offset_dims=list(offset_dims),

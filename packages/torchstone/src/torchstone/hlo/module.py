@@ -21,9 +21,9 @@ from .value import Value, bind_symbols, scope, tensor_type
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of ``main``: its shape, dtype and name, and how it lies on the module's mesh.
+    """One argument of ``main``: its shape, dtype and name, and its sharding over the module's mesh.
 
-    ``next_value`` is the position of the result that is the argument's next value.
+    ``next_value`` is the position of the result that becomes the argument's next value.
     """
 
     shape: tuple[Dim, ...]
@@ -36,9 +36,9 @@ class Argument:
 class Module:
     """A StableHLO module under construction; its ``main`` is built by :meth:`build`.
 
-    ``mesh`` makes it a program for the devices of a mesh. ``ranks`` is how many ranks run it together,
-    None for a program without collectives. ``full_precision`` asks for products of float32 in float32;
-    without it a device may use a faster format, such as TensorFloat-32.
+    With a ``mesh``, it is a program for the devices of that mesh. ``ranks`` is the number of ranks that run
+    it together, or None for a program without collectives. With ``full_precision``, products of float32 are
+    computed in float32; otherwise, a device may use a faster format, such as TensorFloat-32.
     """
 
     def __init__(self, name: str, mesh: Mesh | None = None, *, full_precision: bool = True) -> None:
@@ -50,7 +50,7 @@ class Module:
         self._names: dict[str, int] = {}
         self._programs: dict[Any, Any] = {}
         self.made: dict[Any, Any] = {}
-        """Types and constants of its context, which :mod:`.value` makes once."""
+        """Types and constants of the module's context; :mod:`.value` makes each of them once."""
         with self.context, ir.Location.unknown():
             self.op = ir.Module.create()
             self.op.operation.attributes["sym_name"] = ir.StringAttr.get(_identifier(name))
@@ -65,9 +65,9 @@ class Module:
         result_names: Sequence[str] | None = None,
         result_shardings: Sequence[Spec | None] | None = None,
     ) -> None:
-        """Create ``main`` by running ``body`` on its arguments; verifies the module.
+        """Create ``main`` by running ``body`` on its arguments, and verify the module.
 
-        A result without a sharding lies on the mesh as the compiler finds best. Raises
+        The compiler chooses the sharding of a result that has none here. Raises
         :class:`VerificationError` with MLIR's own diagnostics.
         """
         outer = scope.module
@@ -97,7 +97,7 @@ class Module:
         arguments: Sequence[Value],
         body: Callable[..., Value | Sequence[Value]],
     ) -> tuple[Any, list[tuple[Sequence[Dim], DType]]]:
-        """The private function for ``key`` (built once), and the shapes and dtypes that it returns."""
+        """Return the private function for ``key`` (built once), and the shapes and dtypes of its results."""
         if key not in self._private:
             specs = [Argument(v.shape, v.dtype, "") for v in arguments]
 
@@ -110,7 +110,7 @@ class Module:
         return self._private[key]
 
     def call_program(self, key: Any, program: bytes, operands: Sequence[Value]) -> list[Value]:
-        """What another program gives for ``operands``; it is a private function here, once per ``key``.
+        """Call another program, which is included once per ``key`` as a private function.
 
         ``program`` is a portable artifact with static shapes.
         """
@@ -124,7 +124,7 @@ class Module:
         ]
 
     def _included(self, program: bytes) -> Any:
-        """Private copies of the functions of ``program``, under names of their own; that of its ``main``."""
+        """Copy the functions of ``program`` as private ones with unique names; return the copied ``main``."""
         other = stablehlo.deserialize_portable_artifact(self.context, program)
         number = len(self._programs)
         copies = {}
@@ -191,7 +191,7 @@ class Module:
 
 
 def call_program(key: Any, program: bytes, operands: Sequence[Value]) -> list[Value]:
-    """:meth:`Module.call_program` of the module under construction."""
+    """Run :meth:`Module.call_program` of the module under construction."""
     module: Module = scope.module
     return module.call_program(key, program, operands)
 

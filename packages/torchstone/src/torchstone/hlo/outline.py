@@ -1,7 +1,7 @@
-"""A module whose ``main`` calls a function for each module of the model, named after it.
+"""Splits ``main`` into functions, one for each module of the model and named after it, that ``main`` calls.
 
-What belongs to a module is known from the names of locations (``layers.0.fc/aten.addmm.default/addmm``).
-Only operations that follow each other are put into one function, so nothing moves.
+The names of locations (``layers.0.fc/aten.addmm.default/addmm``) tell which module an operation belongs to.
+Only consecutive operations are put into one function, so the order of operations does not change.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from ._mlir import func, ir, passmanager
 
 LEAST = 2
-"""Fewer operations than these stay where they are."""
+"""The minimum number of operations in a function; fewer stay where they are."""
 
 
 def outline(module: Any) -> None:
-    """Change a parsed StableHLO module in place; its context must be the current one."""
+    """Split ``main`` of a parsed StableHLO module in place; the module's context must be the current one."""
     named = [one for one in module.body.operations if "sym_name" in one.attributes]
     functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in named}
     main = functions["main"].regions[0].blocks[0]
@@ -30,7 +30,7 @@ def outline(module: Any) -> None:
 
 
 def _part_constants(block: Any) -> None:
-    """Give each user of a constant its own, right before it, so that none is used across functions."""
+    """Give each user of a constant its own copy, right before it, so that functions share no constants."""
     for constant in [one for one in block.operations if one.operation.name == _CONSTANT]:
         for use in list(constant.results[0].uses):
             with ir.InsertionPoint(_in_block(use.owner, block)):
@@ -40,14 +40,14 @@ def _part_constants(block: Any) -> None:
 
 
 def _in_block(operation: Any, block: Any) -> Any:
-    """The operation of ``block`` that ``operation`` is, or is in a region of."""
+    """Return the operation of ``block`` that is ``operation`` or contains it in a region."""
     while operation.operation.block != block:
         operation = operation.operation.parent
     return operation
 
 
 def _outline(module: Any, block: Any, path: str, names: Counter[str]) -> None:
-    """Put the runs of operations of one submodule of ``path`` into functions."""
+    """Move each run of operations that belongs to one submodule of ``path`` into a function, recursively."""
     operations = [one.operation for one in block.operations][:-1]
     for part, run in _runs(operations, path):
         if part is not None and len(run) >= LEAST:
@@ -56,9 +56,12 @@ def _outline(module: Any, block: Any, path: str, names: Counter[str]) -> None:
 
 
 def _runs(operations: Sequence[Any], path: str) -> list[tuple[str | None, list[Any]]]:
-    """Operations in a row whose paths go on alike behind ``path``; None where they end there."""
+    """Group consecutive operations by the next part of their paths after ``path``.
+
+    The part is None for operations that belong to no submodule of ``path``.
+    """
     parts = [_next_part(_path_of(one), path) for one in operations]
-    for place in reversed(range(len(operations) - 1)):  # a constant goes with its user, which is next
+    for place in reversed(range(len(operations) - 1)):  # a constant belongs to its user, the next one
         if operations[place].name == _CONSTANT:
             parts[place] = parts[place + 1]
     grouped = groupby(zip(parts, operations, strict=True), key=itemgetter(0))
@@ -80,7 +83,7 @@ def _next_part(path: str, before: str) -> str | None:
 
 
 def _function(module: Any, run: list[Any], path: str, names: Counter[str]) -> Any:
-    """Move ``run`` into a new function, call it in its place, and return the function's block."""
+    """Move ``run`` into a new function, replace it by a call, and return the function's block."""
     for one in run:
         one.attributes[_MEMBER] = ir.UnitAttr.get()
     with ir.Location.name(path):
@@ -108,11 +111,11 @@ def _function(module: Any, run: list[Any], path: str, names: Counter[str]) -> An
 
 
 _MEMBER = "torchstone.outlined"
-"""Marks the operations that are moved: MLIR's bindings have no other identity that a set could hold."""
+"""An attribute that marks the operations to move, because MLIR's bindings have no hashable identity."""
 
 
 def _is_member(operation: Any) -> bool:
-    """Whether an operation is one of those that are moved, or in a region of one."""
+    """Whether an operation is to be moved, or is in a region of one that is."""
     while operation is not None:
         if _MEMBER in operation.operation.attributes:
             return True
@@ -121,7 +124,7 @@ def _is_member(operation: Any) -> bool:
 
 
 def _taken(run: Iterable[Any]) -> list[Any]:
-    """The values that ``run`` uses and does not make, each once, in the order of their first use."""
+    """Return the values that ``run`` uses but does not produce, each once, in the order of first use."""
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:
@@ -138,7 +141,7 @@ def _taken(run: Iterable[Any]) -> list[Any]:
 
 
 def _replace(old: Any, new: Any, chosen: Callable[[Any], bool]) -> None:
-    """Let the users of ``old`` that are ``chosen`` use ``new``."""
+    """Replace ``old`` by ``new`` in those of its users for which ``chosen`` is true."""
     for use in [one for one in old.uses if chosen(one.owner)]:
         use.owner.operation.operands[use.operand_number] = new
 

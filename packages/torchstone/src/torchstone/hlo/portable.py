@@ -22,7 +22,7 @@ _INLINE = (
 
 
 def resolve_version(requested: str) -> str:
-    """The version number of ``"current"``, ``"minimum"``, ``"week_4"``, ``"week_12"`` or ``"0.19.0"``.
+    """Return the version number of ``"current"``, ``"minimum"``, ``"week_4"``, ``"week_12"`` or ``"0.19.0"``.
 
     Raises :class:`ConfigError` for anything else and for versions that this
     toolchain cannot write.
@@ -49,10 +49,12 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def serialize(module: Any, version: str, *, sharded: bool = False) -> bytes:
-    """Portable bytecode of an MLIR module for consumers of ``version`` or later; does not change the module.
+    """Return portable bytecode of an MLIR module for consumers of ``version`` or later.
 
-    ``sharded``: it has Shardy's operations, which stay what they are beside StableHLO's. Raises
-    :class:`VerificationError` if an operation does not exist in that version.
+    The module itself is not changed.
+
+    With ``sharded``, the module may have Shardy's operations, which are written unchanged next to
+    StableHLO's. Raises :class:`VerificationError` if an operation does not exist in that version.
     """
     code = jax_interpreters.module_to_bytecode(module)
     if version_key(version) < COMPOSITES_SINCE:
@@ -71,9 +73,9 @@ def serialize(module: Any, version: str, *, sharded: bool = False) -> bytes:
 
 
 def text_of(portable: bytes, *, debug_info: bool = False, functions: bool = False) -> str:
-    """A portable artifact as MLIR text; raises :class:`VerificationError` for other data.
+    """Return a portable artifact as MLIR text; raise :class:`VerificationError` for other data.
 
-    ``functions``: ``main`` calls a function for each module of the model.
+    With ``functions``, ``main`` calls a function for each module of the model (:mod:`.outline`).
     """
     context = new_context()
     try:

@@ -35,7 +35,7 @@ def reduce(
 
 
 _IN_A_ROW = 32
-"""The maximum number of floats that a sum over several axes adds in a row; XLA's trees are as wide."""
+"""The most floats that a sum over several axes adds in a row: the same as in XLA's summation trees."""
 
 
 def reduce_sum(x: Value, dims: Sequence[int]) -> Value:
@@ -43,8 +43,8 @@ def reduce_sum(x: Value, dims: Sequence[int]) -> Value:
 
     Rounding errors grow with the number of additions in a row. XLA CPU splits an axis
     longer than 32 into a tree, but it adds all elements of several shorter axes in a row,
-    and it joins consecutive reductions. Summing axis by axis makes the errors a tenth.
-    Axes of known sizes that lie side by side are one, unless XLA would take that one apart again.
+    and it merges consecutive reductions. Summing axis by axis makes errors ten times smaller.
+    Adjacent axes of known sizes are merged into one, unless XLA would split that axis again.
     """
     axes = sorted({d % x.rank for d in dims})
     if x.dtype.is_floating or x.dtype.is_complex:
@@ -59,7 +59,7 @@ def reduce_sum(x: Value, dims: Sequence[int]) -> Value:
 
 
 def _joined(x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
-    """``x`` with neighbors among ``axes`` as one axis, and what ``axes`` are then."""
+    """Merge adjacent ``axes`` of ``x``; return the result and the positions of its axes to reduce."""
     runs: list[list[int]] = []
     for axis in range(x.rank):
         if axis in axes and axis - 1 in axes:
@@ -71,7 +71,7 @@ def _joined(x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
     for run in runs:
         sizes = [x.shape[axis] for axis in run]
         lengths = _lengths(x, run)
-        # XLA takes an axis of so many short ones apart again, and adds all of their elements in a row.
+        # XLA would split an axis merged of such short ones again, and add all of its elements in a row.
         apart = max(lengths) <= _IN_A_ROW and math.prod(lengths) > _IN_A_ROW**2
         dims = sizes if apart else [product(sizes)]
         found += [len(shape) + i for i in range(len(dims))] if run[0] in axes else []
@@ -84,7 +84,7 @@ def _added(x: Value, axes: Sequence[int]) -> Value:
 
 
 def _lengths(x: Value, axes: Sequence[int]) -> list[float]:
-    """Sizes of axes; symbolic sizes may be arbitrarily large."""
+    """Return the sizes of axes; infinity for symbolic sizes, which may be arbitrarily large."""
     known = [static_dim(x.shape[axis]) for axis in axes]
     return [math.inf if size is None else size for size in known]
 

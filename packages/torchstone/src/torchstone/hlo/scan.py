@@ -200,9 +200,9 @@ def _scan_lanes(values: Values, combined: Combined) -> list[Value]:
 
 
 def _symbolic_scan(values: Values, axis: int, combined: Combined) -> list[Value]:
-    """:func:`associative_scan` along an axis of run-time size, where the doubling is a loop.
+    """Compute :func:`associative_scan` along an axis of run-time size: a loop doubles the distance.
 
-    The axis has one more element meanwhile: XLA takes nothing from an empty one.
+    The axis gets one more element during the loop, because XLA cannot take elements from an empty axis.
     """
     count = values[0].shape[axis]
     longer = [pad_axis(value, 0, axis, 0, 1) for value in values]

@@ -52,7 +52,7 @@ def broadcast_to(x: Value, shape: Sequence[Dim]) -> Value:
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
-    """The common shape of several shapes under NumPy's rule. Raises :class:`LoweringBug`."""
+    """Return the common shape of several shapes under NumPy's rule; raise :class:`LoweringBug` if none."""
     rank = max(map(len, shapes), default=0)
     result: list[Dim] = [1] * rank
     for shape in shapes:
@@ -78,7 +78,7 @@ def reshape(x: Value, shape: Sequence[Dim]) -> Value:
 
 
 def respelled(x: Value, shape: Sequence[Dim]) -> Value:
-    """``x`` with its symbols as ``shape`` has them: the same sizes, some of them perhaps known as ints."""
+    """Replace the symbolic sizes of ``x`` by those of ``shape``, which are equal but may be known as ints."""
     have = plain(x.shape)
     sizes = [old if isinstance(old, int) else new for old, new in zip(have, plain(shape), strict=True)]
     if list(map(type, sizes)) == list(map(type, x.shape)):
@@ -148,7 +148,7 @@ def concatenate(values: Sequence[Value], axis: int) -> Value:
 
 
 def iota(shape: Sequence[Dim], axis: int, dtype: DType) -> Value:
-    """Each element is its own index along ``axis``."""
+    """Return a value whose elements are their own indices along ``axis``."""
     shape = plain(shape)
     target = tensor_type(shape, dtype)
     if is_static(shape):
@@ -189,7 +189,7 @@ def slice_axis(x: Value, axis: int, start: Dim, limit: Dim, stride: int = 1) -> 
 
 
 def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[Dim]) -> Value:
-    """A block of ``sizes`` at run-time ``starts`` (0-d integers, clamped into range)."""
+    """Take a block of ``sizes`` at run-time ``starts`` (0-d integers, clamped into range)."""
     sizes = plain(sizes)
     if not is_static(sizes):
         first = concatenate([reshape(start, (1,)) for start in starts], 0)
@@ -198,7 +198,7 @@ def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[Dim]) -> Va
 
 
 def _symbolic_slice(x: Value, starts: Value, sizes: Shape) -> Value:
-    """In the form in which StableHLO's refinement of shapes finds the sizes: where starts plus sizes ends."""
+    """Slice up to starts plus sizes: in this form, StableHLO's shape refinement finds the sizes."""
     extent, size = shape_operand(x.shape), shape_operand(sizes)
     kind = extent.ir.type
     first = starts.ir if starts.ir.type == kind else stablehlo.convert(kind, starts.ir)
@@ -210,7 +210,7 @@ def _symbolic_slice(x: Value, starts: Value, sizes: Shape) -> Value:
 
 
 def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Value:
-    """``x`` with a block replaced at run-time ``starts`` (0-d integers, clamped into range)."""
+    """Replace a block of ``x`` at run-time ``starts`` (0-d integers, clamped into range)."""
     return Value(stablehlo.dynamic_update_slice(x.ir, update.ir, [s.ir for s in starts]), x.shape, x.dtype)
 
 

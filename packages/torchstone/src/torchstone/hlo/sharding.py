@@ -13,13 +13,13 @@ _MESH = "mesh"
 
 
 def declare_mesh(mesh: Mesh) -> None:
-    """The ``sdy.mesh`` of the module that is being built."""
+    """Add the ``sdy.mesh`` to the module that is being built."""
     axes = [sdy.MeshAxisAttr.get(name, size) for name, size in mesh.axes.items()]
     sdy.MeshOp(_MESH, sdy.MeshAttr.get(axes))
 
 
 def attribute(spec: Spec) -> Any:
-    """The ``#sdy.sharding`` of a tensor whose dimensions are split as ``spec`` says, and no further."""
+    """Return the ``#sdy.sharding`` that splits a tensor's dimensions as ``spec`` says, and no further."""
     return sdy.TensorShardingAttr.get(
         _MESH,
         [sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(a) for a in axes], True) for axes in spec],

@@ -122,7 +122,7 @@ class Value:
 
 
 def type_text(shape: Sequence[Dim], dtype: DType) -> str:
-    """``tensor<?x8xf32>`` for a shape with one symbolic dimension."""
+    """Return the MLIR type as text, such as ``tensor<?x8xf32>`` with one symbolic dimension."""
     dims = "".join(f"{dim if isinstance(dim, int) else '?'}x" for dim in shape)
     return f"tensor<{dims}{dtype.mlir}>"
 
@@ -132,7 +132,7 @@ def element_type(dtype: DType) -> Any:
 
 
 def _once(key: Any, make: Callable[[], Any]) -> Any:
-    """What ``make`` gives, from the module under construction if it has that: graphs repeat much."""
+    """Return ``make()``, cached in the module under construction, because graphs repeat a lot."""
     if scope.module is None:
         return make()
     made = scope.module.made
@@ -206,7 +206,7 @@ def _element(number: Number, dtype: DType) -> Any:
 
 
 def _splat(number: Number, shape: tuple[int, ...], dtype: DType) -> Any:
-    key = (type(number), repr(number), shape, dtype)  # zeros of both signs are equal, and True is 1
+    key = (type(number), repr(number), shape, dtype)  # repr and type, because 0.0 == -0.0 and True == 1
     return _once(key, lambda: _new_splat(_element(number, dtype), shape, dtype))
 
 
@@ -243,7 +243,7 @@ def unary(operation: Any, x: Value) -> Value:
 
 
 def operands(a: Value | Number, b: Value | Number) -> tuple[Value, Value]:
-    """Two values of the same shape and dtype; a Python number takes the other's. Raises LoweringBug."""
+    """Return two values of equal shape and dtype; a Python number takes the other's. Raises LoweringBug."""
     if not isinstance(a, Value):
         if not isinstance(b, Value):
             raise LoweringBug("a binary hlo operation needs at least one value")
@@ -266,7 +266,7 @@ def binary(operation: Any, a: Value | Number, b: Value | Number) -> Value:
 
 
 def _exact_difference(a: Value, b: Value) -> Value:
-    """``a − b``, and exactly that where the two are equal; see :mod:`.cancellation`."""
+    """Return ``a − b``, which is exactly zero where both are equal and finite; see :mod:`.cancellation`."""
     none = binary(stablehlo.multiply, unary(stablehlo.abs, b), 0.0)  # NaN where b is infinite or NaN
     chosen = stablehlo.select(compare("EQ", a, b).ir, none.ir, binary(stablehlo.subtract, a, b).ir)
     return Value(chosen, a.shape, a.dtype)
@@ -311,7 +311,7 @@ def bind_symbols(arguments: Sequence[Value]) -> Iterator[None]:
 
 
 def dim_scalar(dim: Dim) -> Value:
-    """A dimension as a 0-d int64 value; a fraction of dimensions (``SymFloat``) as a float64 one.
+    """Return a dimension as a 0-d int64 value, or a fraction of dimensions (``SymFloat``) as float64.
 
     Raises :class:`UnsupportedShape` for an unknown symbol.
     """
@@ -322,7 +322,7 @@ def dim_scalar(dim: Dim) -> Value:
 
 
 def condition_scalar(condition: Any) -> Value:
-    """A ``SymBool`` over dimensions as a 0-d bool. Raises :class:`UnsupportedShape` for an unknown symbol."""
+    """Return a ``SymBool`` as a 0-d bool; raise :class:`UnsupportedShape` for an unknown symbol."""
     return _condition(condition.node.expr)
 
 
@@ -334,7 +334,7 @@ _DIRECTIONS = {
     "StrictGreaterThan": "GT",
     "GreaterThan": "GE",
 }
-"""Classes of SymPy and StableHLO's names for what they compare."""
+"""Maps SymPy's classes of relations to StableHLO's comparison directions."""
 
 
 def _condition(expression: Any) -> Value:
@@ -389,7 +389,7 @@ def _converted(number: Value, dtype: DType) -> Value:
 
 
 def _alike(numbers: Sequence[Value]) -> list[Value]:
-    """``numbers`` as fractions if one of them is."""
+    """Convert all ``numbers`` to float64 if any of them is float64."""
     dtype = FLOAT64 if any(number.dtype is FLOAT64 for number in numbers) else INT64
     return [_converted(number, dtype) for number in numbers]
 
@@ -420,7 +420,7 @@ def _expression(expression: Any) -> Value:
         return result
     if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
         left, right = (_expression(part) for part in expression.args)
-        if not expression.args[1].is_Integer:  # of an empty axis nothing is read, but XLA ends at x / 0
+        if not expression.args[1].is_Integer:  # nothing is read from an empty axis, but XLA aborts at x / 0
             right = binary(stablehlo.maximum, right, 1)
         rest = binary(stablehlo.remainder, left, right)
         if not expression.args[0].is_nonnegative:  # Python's remainder has the sign of the divisor

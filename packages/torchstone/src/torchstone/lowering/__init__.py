@@ -1,4 +1,4 @@
-"""Lowerings: ATen operators expressed in :mod:`torchstone.hlo`, and nothing but math.
+"""Lowerings, which express ATen operators in :mod:`torchstone.hlo`; they contain only math.
 
 Each module of ``lowering.aten`` is one operator family and registers itself
 when it is imported; :func:`load` imports them all.
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def families() -> list[str]:
-    """Names of the family modules, sorted."""
+    """Return the sorted names of the family modules."""
     from . import aten
 
     return sorted(module.name for module in pkgutil.iter_modules(aten.__path__))
@@ -59,7 +59,7 @@ def import_parts(package: str, names: Iterable[str]) -> None:
 
 @cache
 def load() -> Registry:
-    """Import every family and return the registry; warns if this PyTorch version is untested."""
+    """Import every family and return the registry; warn if this PyTorch version is untested."""
     versions.warn_if_untested()
     import_parts(f"{__name__}.aten", families())
     return registry

@@ -1,9 +1,10 @@
-"""The sums of scaled dot-product attention and of its gradient, in blocks where there are many scores.
+"""Scaled dot-product attention and its gradient, computed in blocks if there are many scores.
 
-Scores are a matrix of queries and keys for each head. Small ones are computed at once. With more than
-``_WHOLE`` of them, loops compute one head at a time, and of it some queries with all the keys that they see.
-Then memory grows with the length, not with its square, and products are those of matrices, which engines
-compute faster than batches of them. The gradient computes scores again, as PyTorch's flash attention does.
+The scores of a head form a matrix with one row per query and one column per key. Up to ``_WHOLE`` scores
+are computed at once. If there are more, loops go through the heads, and within a head through blocks of
+queries; each block is computed with all the keys that its queries see. Memory then grows with the sequence
+length, not with its square. The products are single matrix products, which engines compute faster than
+batches of them. The gradient recomputes the scores, as PyTorch's flash attention does.
 """
 
 from __future__ import annotations
@@ -19,22 +20,24 @@ from ..hlo import Value
 from .common import fill, restore
 
 _WHOLE = 1 << 23
-"""Scores that are computed at once: 32 MiB of float32."""
+"""The maximum number of scores to compute at once: 32 MiB of float32."""
 _FEW = 128
-"""With no more queries, or no more keys, memory grows with the other number only."""
+"""With at most this many queries or keys, memory grows linearly anyway, so scores are computed at once."""
 _BLOCK = 1 << 21
-"""Scores of one block, about: 8 MiB of float32."""
+"""The approximate number of scores in one block: 8 MiB of float32."""
 _ROWS = 512
-"""Queries of one block at most."""
+"""The maximum number of queries in one block."""
 _PARTS = 4
-"""Into so many parts the queries are divided that see keys up to their own place only: the first quarter of
-them sees at most a quarter of the keys."""
+"""The number of parts that the queries of causal attention are divided into. Each part needs only some of the
+keys: the first quarter of the queries sees at most a quarter of the keys."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What queries see of the keys: a boolean or additive ``mask``, and with ``causal`` keys up to their own
-    place only. Products with them are multiplied by ``scale``."""
+    """Which keys a query sees, and the ``scale`` of its scores.
+
+    ``mask`` is boolean or additive. With ``causal``, a query sees only the keys up to its own position.
+    """
 
     mask: Value | None
     causal: bool
@@ -42,7 +45,7 @@ class Sight:
 
 
 def attend(query: Value, key: Value, value: Value, sight: Sight) -> tuple[Value, Value]:
-    """Attention and the logarithm of the softmax denominators (0 for a row without keys).
+    """Return attention and the logarithm of the softmax denominators (0 for a row without keys).
 
     Queries are ``(…, heads, L, E)``, keys and values ``(…, key heads, S, E)``. The other leading axes are
     equal.
@@ -59,7 +62,10 @@ def attend(query: Value, key: Value, value: Value, sight: Sight) -> tuple[Value,
 def attend_gradient(
     grad: Value, query: Value, key: Value, value: Value, out: Value, logsumexp: Value, sight: Sight
 ) -> Sequence[Value]:
-    """Gradients of :func:`attend` in query, key and value, from that of its first result and both results."""
+    """Return the gradients of :func:`attend` with respect to query, key and value.
+
+    ``grad`` is the gradient of its first result; ``out`` and ``logsumexp`` are its results.
+    """
     along = _heads_inside(hlo.reduce_sum(_heads_inside(grad) * _heads_inside(out), [query.rank - 1]), 1)
     if (matrices := _matrices(query, key, sight)) is not None:
         return matrices.gradient(grad, query, key, value, along, logsumexp)
@@ -76,10 +82,11 @@ def attend_gradient(
 
 
 def _heads_inside(x: Value, trailing: int = 2) -> Value:
-    """``(…, L, heads, E)`` of ``(…, heads, L, E)``, and the reverse; ``trailing`` axes from ``L`` on.
+    """Convert ``(…, heads, L, E)`` to ``(…, L, heads, E)``, or back.
 
-    Attention's result is computed in this form, and read in it for the gradient: models make rows of it
-    next, and PyTorch's kernel has it so in memory. XLA would keep both forms for the backward pass.
+    ``trailing`` is the number of axes from the second swapped one to the end. Attention computes its result
+    in the second form, and the gradient reads it in that form: models next merge the heads of each row, and
+    PyTorch's kernel also stores it this way. Otherwise, XLA would keep both forms for the backward pass.
     """
     place = x.rank - trailing
     if place == 0:
@@ -112,12 +119,12 @@ class _Heads:
         return hlo.reshape(x, (*self.query_shape[:-1], x.shape[-1]))
 
     def product(self, x: Value, y: Value, contract: tuple[int, int]) -> Value:
-        """Matrix product of folded values over one of their last two axes each (−1 or −2)."""
+        """Multiply matrices of folded values; ``contract`` names the summed axis of each (−1 or −2)."""
         axes = ([x.rank + contract[0]], [y.rank + contract[1]])
         return hlo.dot_general(x, y, contract=axes, batch=(self.batch, self.batch))
 
     def scores(self, query: Value, key: Value) -> Value:
-        """Products of queries and keys, ``(…, heads, L, S)``."""
+        """Multiply all queries and keys: ``(…, heads, L, S)``."""
         return self.unfold(self.product(self.fold(query), key, (-1, -1)))
 
 
@@ -125,7 +132,7 @@ class _Heads:
 
 
 def _seen(scores: Value, sight: Sight, first: Value | None = None) -> Value:
-    """Scaled scores, −∞ for keys that are not seen; ``first`` is the place of the first query."""
+    """Scale the scores, with −∞ for keys that are not seen. ``first`` is the first query's position."""
     scores = scores * sight.scale
     if sight.causal:
         rows, columns = (hlo.index_of(scores, scores.rank + axis, INT64) for axis in (-2, -1))
@@ -141,7 +148,10 @@ def _seen(scores: Value, sight: Sight, first: Value | None = None) -> Value:
 
 
 def _softmax(scores: Value) -> tuple[Value, Value, Value]:
-    """Exponentials of scores over that of the largest in each row, their sums, and the largest."""
+    """Return ``exp(score − peak)``, its sum over each row, and each row's largest score ``peak``.
+
+    In a row without keys, the sum is 1 and ``peak`` is 0.
+    """
     last = [scores.rank - 1]
     peak = hlo.reduce_max(scores, last)
     # A row without keys has the maximum −inf, and −inf − −inf would be NaN.
@@ -152,14 +162,15 @@ def _softmax(scores: Value) -> tuple[Value, Value, Value]:
 
 
 def _weights(scores: Value, logsumexp: Value) -> Value:
-    """The softmax of scores from the logarithms of its denominators."""
+    """Compute the softmax of scores from the logarithms of its denominators."""
     return hlo.exponential(scores - restore(logsumexp, scores.shape, [scores.rank - 1]))
 
 
 def _slopes(weights: Value, through: Value, along: Value, sight: Sight) -> Value:
-    """The gradient in the products of queries and keys.
+    """Return the gradient with respect to the products of queries and keys.
 
-    ``through`` is that in the softmax, ``along`` the sum of the result and its gradient over the width.
+    ``through`` is the gradient with respect to the softmax. ``along`` is the product of the result and its
+    gradient, summed over the width.
     """
     return weights * (through - restore(along, weights.shape, [weights.rank - 1])) * sight.scale
 
@@ -168,7 +179,7 @@ def _slopes(weights: Value, through: Value, along: Value, sight: Sight) -> Value
 
 
 def _matrices(query: Value, key: Value, sight: Sight) -> _Matrices | None:
-    """The loops for large scores; None where they are computed at once, as where a size is symbolic."""
+    """Return the loops for many scores; None if all are computed at once, as with symbolic sizes."""
     mask = () if sight.mask is None else sight.mask.shape
     if not all(hlo.is_static(shape) for shape in (query.shape, key.shape, mask)):
         return None
@@ -182,7 +193,10 @@ def _matrices(query: Value, key: Value, sight: Sight) -> _Matrices | None:
 
 @dataclass(frozen=True)
 class _Matrices:
-    """Loops over the ``lead`` axes and ``length`` queries; ``group`` heads share the ``keys`` of one."""
+    """Loops over the ``lead`` axes and ``length`` queries.
+
+    ``keys`` is the number of keys. ``group`` query heads share one key head.
+    """
 
     lead: Sequence[int]
     length: int
@@ -256,14 +270,17 @@ class _Matrices:
         return [hlo.reshape(x, like.shape) for x, like in zip(found, (query, key, value), strict=True)]
 
     def _as_matrices(self, x: Value) -> Value:
-        """``(…, L, E)`` with one leading axis."""
+        """Merge the leading axes of ``(…, L, E)`` into one."""
         return hlo.reshape(x, (math.prod(x.shape[:-2]), *x.shape[-2:]))
 
     def _each_head(self, head: Callable[..., list[Value]], state: Sequence[Value]) -> list[Value]:
         return hlo.fori(hlo.scalar(math.prod(self.lead), INT32), head, state)
 
     def _in_blocks(self, block: Callable[..., list[Value]], state: Sequence[Value]) -> list[Value]:
-        """Run ``block(start, count, seen, *state)`` for all queries; these see the first ``seen`` keys."""
+        """Run ``block(start, count, seen, *state)`` for each block of queries.
+
+        The queries of a block see only the first ``seen`` keys.
+        """
         done = list(state)
         for begin, end, seen in self._parts():
             rows = min(_ROWS, max(_BLOCK // seen, 1), end - begin)
@@ -280,7 +297,7 @@ class _Matrices:
         return done
 
     def _parts(self) -> Iterator[tuple[int, int, int]]:
-        """Ranges of queries, and how many keys those of a range see at most."""
+        """Yield ``(begin, end, seen)`` for each range of queries, which sees at most ``seen`` keys."""
         if not self.sight.causal:
             yield 0, self.length, self.keys
             return
@@ -289,7 +306,7 @@ class _Matrices:
             yield begin, end, min(end, self.keys)
 
     def _seen(self, products: Value, n: Value, start: Value) -> Value:
-        """:func:`_seen` for the queries of head ``n`` from ``start`` on and the first keys."""
+        """Apply :func:`_seen` to products of the first keys and head ``n``'s queries from ``start`` on."""
         mask, (count, seen) = self.sight.mask, products.shape
         if mask is not None:
             places: list[Value] = []
@@ -315,7 +332,7 @@ def _first(x: Value, count: int) -> Value:
 
 
 def _add_first(x: Value, more: Value) -> Value:
-    """``x`` with ``more`` added to its first rows."""
+    """Add ``more`` to the first rows of ``x``."""
     count = hlo.static_dim(more.shape[0]) or 0
     return _put(x, _first(x, count) + more, hlo.scalar(0, INT32))
 

@@ -1,4 +1,4 @@
-"""The math of recurrent cells and their derivatives, for both tensors and values.
+"""The math of recurrent cells and their derivatives, for tensors and for values.
 
 Each formula is written once. It uses the arithmetic that PyTorch's tensors and
 ``hlo``'s values share, and the few functions of :class:`Maths`. Not here:
@@ -24,10 +24,10 @@ class Maths(Protocol):
     def sigmoid(self, x: Array) -> Array: ...
     def relu(self, x: Array) -> Array: ...
     def where_positive(self, x: Array, then: Array) -> Array:
-        """``then`` where not ``x <= 0``, else zero."""
+        """Return ``then`` where ``x`` is positive or NaN, else zero."""
 
     def split(self, x: Array, count: int) -> Sequence[Array]:
-        """Equal parts of the last axis."""
+        """Split the last axis into equal parts."""
 
     def join(self, parts: Sequence[Array]) -> Array:
         """Concatenate the parts along the last axis."""
@@ -35,7 +35,7 @@ class Maths(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of recurrent cell.
+    """A kind of recurrent cell.
 
     ``forward(maths, x, h, state)`` takes the input's share of each gate, ``[batch, hidden]``,
     and the hidden state's shares, ``[batch, gates · hidden]``. It returns the next state and
@@ -128,4 +128,4 @@ CELLS = {
     "rnn_tanh": Cell(1, 1, _tanh, _tanh_backward),
     "rnn_relu": Cell(1, 1, _relu, _relu_backward),
 }
-"""Cells by ATen's name of the network."""
+"""Maps ATen's names of networks to cells."""

@@ -1,8 +1,8 @@
-"""What eager PyTorch asks of indices and values when a call runs: rules that stand beside a lowering.
+"""Rules for the indices and values that eager PyTorch checks when a call runs; lowerings declare them.
 
-A program cannot raise. With ``config.check_indices`` and ``config.check_values`` it answers these
-questions with one more bool each, and whoever calls it raises. Not here: how an answer becomes a
-result of the program (``compiler.checks``).
+A program cannot raise an error. With ``config.check_indices`` and ``config.check_values``, it returns one
+more bool for each rule, and its caller raises the error. Not here: how such a bool becomes a result of the
+program (``compiler.checks``).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 
 Arguments = Mapping[str, Any]
 Axes = tuple[str, Sequence[int]]
-"""An operand's name and some of its axes; the product of their sizes is a number of positions."""
+"""An operand's name and some of its axes. The product of their sizes is the number of valid positions."""
 
 
 @dataclass(frozen=True)
 class IndexRule:
-    """What an operator's index operand may hold, and what happens to the rest.
+    """Which indices an operand may hold, and what the program does with others.
 
-    ``operand`` is the schema parameter with the indices; ``extent`` says, from the fake
-    arguments, which operand's axes they run over (of a list of indices it is asked with
-    each one's ``dim``); ``negative`` allows counting from the end; ``effect`` is what the
-    program does out of range; ``exempt`` is a value out of range that means something else.
+    ``operand`` is the schema parameter with the indices. ``extent`` returns the axes that they run over,
+    given the fake arguments; if the operand is a list of indices, it is called with the ``dim`` of each one.
+    ``negative`` allows indices that count from the end. ``effect`` says what the program does with an index
+    out of range. ``exempt`` is a value that is out of range but has a meaning of its own.
     """
 
     operand: str
@@ -36,22 +36,22 @@ class IndexRule:
 
 
 def along(given: Arguments) -> Axes:
-    """The axis ``dim`` of ``self``."""
+    """Indices along the axis ``dim`` of ``self``."""
     return "self", [given["dim"]] if given["self"].dim() else []
 
 
 def elements(given: Arguments) -> Axes:
-    """All elements of ``self``."""
+    """Indices of the elements of ``self``, flattened."""
     return "self", range(given["self"].dim())
 
 
 def rows(given: Arguments) -> Axes:
-    """The rows of a table."""
+    """Indices of the rows of ``weight``, or of ``self`` if there is no ``weight``."""
     return "weight" if "weight" in given else "self", [0]
 
 
 def classes(given: Arguments) -> Axes:
-    """The classes that a loss has scores of; a single score is one class."""
+    """Indices of the classes that a loss has scores for; a 0-d score is one class."""
     rank = given["self"].dim()
     return "self", [min(rank - 1, 1)] if rank else []
 
@@ -64,13 +64,12 @@ NO_CLASS = "no class is the target, and the target's score is zero"
 
 @dataclass(frozen=True)
 class ValueRule:
-    """What eager PyTorch requires of the values of a call.
+    """A requirement of eager PyTorch on the values of a call.
 
-    ``says`` is what PyTorch says where they are refused (without the numbers that only a
-    running kernel knows); a function makes it from the call's arguments. ``holds`` takes
-    arguments by their schema names, and the call's result as ``result``; it computes a bool
-    tensor with PyTorch's operators, all true if the values are right, or None where there is
-    nothing to ask.
+    ``says`` is PyTorch's error message, without the numbers that only a running kernel knows. It may be a
+    function of the call's arguments. ``holds`` takes arguments by their schema names, and the call's result
+    as ``result``. It computes a bool tensor with PyTorch's operators, all true if the values are valid, or
+    returns None if there is nothing to check.
     """
 
     says: str | Callable[[Arguments], str]

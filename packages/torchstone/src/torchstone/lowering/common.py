@@ -39,7 +39,7 @@ _MANTISSA_BITS = {FLOAT32: 23, FLOAT64: 52}
 
 
 def cast(x: Value, dtype: DType) -> Value:
-    """``x`` in another dtype, as PyTorch's CPU copy converts (c10/util/TypeCast.h).
+    """Convert ``x`` to another dtype as PyTorch's CPU copy does (c10/util/TypeCast.h).
 
     Conversions to narrow floats go through float32, where float8_e4m3fn saturates.
     Floats become integers through int64, so values that do not fit wrap around. Beyond
@@ -66,7 +66,7 @@ def cast(x: Value, dtype: DType) -> Value:
 def _power_of_two(x: Value) -> Value:
     """Convert float32 to float8_e8m0fnu: only the exponent, no sign (torch/headeronly/util/Float8_e8m0fnu.h).
 
-    Ties round up, but 2⁻¹²⁷ is also the result for zero.
+    Ties round up. Zero becomes 2⁻¹²⁷, the smallest number of that dtype.
     """
     bits = hlo.bitcast(x, UINT32)
     exponent = hlo.shift_right_logical(bits, 23) & 0xFF
@@ -83,7 +83,7 @@ def copysign(x: Value, sign: Value) -> Value:
 
 
 def split(x: Value) -> tuple[Value, Value]:
-    """Mantissa with 0.5 ≤ |m| < 1 and integer exponent (of x's width) of float32 or float64.
+    """Split float32 or float64 into a mantissa with 0.5 ≤ |m| < 1 and an integer exponent of ``x``'s width.
 
     Zero, infinity and NaN are their own mantissa. Subnormal numbers are split by their
     bits, because engines may flush them to zero in arithmetic.
@@ -129,13 +129,13 @@ def is_infinite(x: Value) -> Value:
 
 
 NOTHING_TO_DO = "PyTorch takes this dtype only where there is nothing to do: no elements, or one"
-"""The reason for a gap in dtypes that eager appears to accept."""
+"""The reason for gaps in dtypes that eager PyTorch only appears to accept."""
 
 # Axes and shapes ------------------------------------------------------------------
 
 
 def axis_of(dim: int, rank: int) -> int:
-    """A dimension number, which may be negative, as an axis (0 for a 0-d value, as in PyTorch)."""
+    """Convert a dimension number, which may be negative, to an axis (0 for a 0-d value, as in PyTorch)."""
     return dim % rank if rank else 0
 
 
@@ -154,12 +154,12 @@ def is_empty(shape: Sequence[hlo.Dim]) -> bool:
 
 
 def counter(*sizes: hlo.Dim) -> DType:
-    """int32 if it can count up to each of ``sizes``, to halve the memory traffic; else int64."""
+    """Return int32, which halves the memory traffic, if it can count up to each of ``sizes``; else int64."""
     return INT32 if all(isinstance(size, int) and size < 1 << 31 for size in sizes) else INT64
 
 
 def at_least_1d(x: Value) -> Value:
-    """``x``, reshaped to one axis of size 1 if it is 0-d."""
+    """Return ``x``, reshaped to one axis of size 1 if it is 0-d."""
     return x if x.rank else hlo.reshape(x, (1,))
 
 
@@ -174,7 +174,7 @@ def fill(value: Value, shape: Sequence[hlo.Dim]) -> Value:
 
 
 def restore(reduced: Value, shape: Sequence[hlo.Dim], axes: Sequence[int]) -> Value:
-    """Repeat the result of a reduction over ``axes`` along these axes, back to ``shape``."""
+    """Broadcast the result of a reduction over ``axes`` back to ``shape``."""
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     return hlo.broadcast_in_dim(reduced, shape, kept)
 
@@ -192,7 +192,7 @@ def mean_over(x: Value, axes: Sequence[int]) -> Value:
 
 
 def static_size(size: hlo.Dim, purpose: str) -> int:
-    """``size`` as an int; raises :class:`UnsupportedShape` if it is symbolic. ``purpose`` names its use."""
+    """Return ``size`` as an int. Raise :class:`UnsupportedShape`, naming ``purpose``, if it is symbolic."""
     known = hlo.static_dim(size)
     if known is None:
         raise UnsupportedShape(
@@ -213,7 +213,7 @@ def center(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
     slip = mean_over(deviation, axes)
     squares = hlo.reduce_sum(_squared(deviation), axes)
     excess = _squared(slip) * fill(count_of(x, axes, squares.dtype), squares.shape)
-    # Where it overflows, so do the squares, and their difference would be NaN.
+    # Where the excess overflows, the squares overflow too, and their difference would be NaN.
     squares = squares - hlo.select(hlo.is_finite(excess), excess, 0.0)
     return rough + slip, deviation - restore(slip, x.shape, axes), hlo.maximum(squares, 0.0)
 
@@ -221,8 +221,8 @@ def center(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
 def unit_of(x: Value, axes: Sequence[int]) -> Value:
     """A power of two (real) near the largest magnitude over ``axes``; 1 where that is zero or not finite.
 
-    What is divided by it has squares within the range of the dtype. It has a reciprocal: in float32
-    it is at most 2¹²⁶.
+    Dividing ``x`` by it keeps squares within the range of the dtype. Its reciprocal is a normal number: in
+    float32, the result is at most 2¹²⁶.
     """
     parts = [hlo.real(x), hlo.imag(x)] if x.dtype.is_complex else [x]
     largest = functools.reduce(hlo.maximum, (hlo.reduce_max(hlo.abs_(part), axes) for part in parts))
@@ -234,7 +234,7 @@ def unit_of(x: Value, axes: Sequence[int]) -> Value:
 
 
 def by_parts(kernel: Callable[[Value], Value], x: Value) -> Value:
-    """Apply a real-linear ``kernel`` to each part of a complex value, so that infinities stay apart."""
+    """Apply a real-linear ``kernel`` to each part of a complex value, so that infinities do not mix."""
     if x.dtype.is_complex:
         return hlo.complex_(kernel(hlo.real(x)), kernel(hlo.imag(x)))
     return kernel(x)

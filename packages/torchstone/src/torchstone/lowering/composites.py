@@ -1,4 +1,4 @@
-"""Operators kept whole: one composite around a kernel that computes in float32 or wider.
+"""Operators that stay whole: one composite around a kernel that computes in float32 or wider.
 
 A composite's name, attributes and operand order are part of the artifact's
 contract (docs: composites). Every Python value that a kernel closes over must
@@ -23,11 +23,11 @@ Kernel = Callable[..., Value | Sequence[Value | None]]
 Expand = Callable[..., list[Value]]
 """PyTorch's expansion of a call (``lowering.registry``)."""
 Specs = Sequence[Spec | None]
-"""One of several results; None if PyTorch does not return it."""
+"""The specs of several results; None for a result that PyTorch does not return."""
 
 
 def compute_dtype(values: Sequence[Value]) -> DType:
-    """The dtype to compute in for operands of mixed dtypes; integers and bools do not count."""
+    """Return the dtype to compute in for operands of mixed dtypes; integers and bools do not count."""
     return promote_dtypes(*(opmath(value.dtype) for value in values if _is_inexact(value)))
 
 
@@ -42,7 +42,7 @@ def composed(
     out: Spec | Specs,
     attributes: Mapping[str, hlo.Attribute] | None = None,
 ) -> list[Value | None]:
-    """``kernel(*inputs)`` as the composite ``torchstone.<name>``.
+    """Make ``kernel(*inputs)`` the composite ``torchstone.<name>``, and return its results.
 
     Floating-point and complex inputs reach the kernel in one dtype, float32 or
     wider; other inputs are unchanged. A missing input is None in the kernel, and the
@@ -86,9 +86,9 @@ def composed_whole(
     out: Spec,
     attributes: Mapping[str, Any],
 ) -> Value:
-    """``kernel(*inputs)`` as the composite ``torchstone.<name>``; operands keep their dtypes.
+    """Make ``kernel(*inputs)`` the composite ``torchstone.<name>``; operands keep their dtypes.
 
-    For operators that move or compare elements. If an attribute is symbolic, the kernel is inlined.
+    This is for operators that move or compare elements. If an attribute is symbolic, the kernel is inlined.
     """
     if _are_symbolic(attributes):
         return kernel(*inputs)
@@ -103,7 +103,7 @@ def expanded(
     out: Spec | Sequence[Spec],
     attributes: Mapping[str, Any],
 ) -> list[Value]:
-    """A composite-implicit call as ``torchstone.<name>``, whose decomposition is PyTorch's own expansion.
+    """Make a composite-implicit call ``torchstone.<name>``; its decomposition is PyTorch's own expansion.
 
     ``inputs`` are all tensor parameters of its schema, in order; operands keep their
     dtypes. If an attribute is symbolic, the expansion is inlined.
@@ -117,11 +117,11 @@ def expanded(
 
 
 def _are_symbolic(attributes: Mapping[str, Any]) -> bool:
-    """Whether an attribute follows from sizes that are symbols: a module has no such attribute."""
+    """Whether an attribute is symbolic: attributes of a module must be constants."""
     return any(isinstance(item, (torch.SymInt, torch.SymFloat)) for item in tree_leaves(dict(attributes)))
 
 
 def _presence(inputs: Sequence[Value | None]) -> list[bool] | None:
-    """Which operands are present, or None if all are."""
+    """Return which operands are present, or None if all of them are."""
     present = [value is not None for value in inputs]
     return None if all(present) else present

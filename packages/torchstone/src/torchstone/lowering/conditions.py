@@ -1,7 +1,7 @@
-"""What eager PyTorch requires of values, in its own words: the rules that lowerings name (``values=``).
+"""Requirements of eager PyTorch on values, with its error messages: the rules in ``values=`` of lowerings.
 
-Conditions are PyTorch functions, so that they also run on plain tensors. Numbers that a running
-kernel puts into its message are left out. Failed factorizations are in :mod:`.linear_algebra.failures`.
+Conditions are written in PyTorch, so that they also run on plain tensors. Messages leave out the numbers that
+only a running kernel knows. Rules for failed factorizations are in :mod:`.linear_algebra.failures`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WEIGHTS = (
         "probability tensor contains either `inf`, `nan` or element < 0",
         lambda self: (self >= 0) & torch.isfinite(self),
     ),
-    # a sum that overflows or is NaN is for the rule above
+    # The rule above covers sums that are NaN or overflow.
     ValueRule(
         "invalid multinomial distribution (sum of probabilities <= 0)", lambda self: (self != 0).any(-1)
     ),
@@ -133,7 +133,7 @@ SORTER = ValueRule("torch.searchsorted(): sorter index out of range", _in_sequen
 
 
 def unpooled(rank: int) -> ValueRule:
-    """Of pooling undone over the last ``rank`` axes: that each element has a place in the result."""
+    """Return the rule for unpooling over the last ``rank`` axes: each index is a position in the result."""
 
     def holds(indices: Tensor, result: Tensor) -> Tensor:
         return (indices >= 0) & (indices < math.prod(result.shape[-rank:]))

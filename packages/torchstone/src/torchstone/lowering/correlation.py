@@ -6,11 +6,10 @@ dtype of the operands.
 
 Each map is one ``stablehlo.convolution``, except where an equivalent form is far
 faster on the XLA CPU engine. Signals of one channel become a matrix product of their
-windows. Kernels with one channel of many become products of shifted signals, which
-XLA computes anew in each of their readers. Adjoints whose kernels do not overlap
-become a rearranged matrix product. Fewer windows than channels become a matrix
-product of columns, which saves the engine from rearranging the kernel for only a
-few uses.
+windows. Depthwise kernels become products of shifted signals, which XLA recomputes
+for each operation that reads them. Adjoints whose kernels do not overlap become a
+rearranged matrix product. Fewer windows than channels become a matrix product of
+columns, which saves the engine from rearranging the kernel for only a few uses.
 
 Not here: ATen's convolution, with bias and transposition (``aten.convolution``).
 """
@@ -27,7 +26,7 @@ from .promotion import opmath
 from .windows import Windows
 
 _MOST_TAPS = 128
-"""Larger one-channel kernels use the convolution, because the program would become too long."""
+"""Larger depthwise kernels use the convolution, because the program would become too long."""
 _LONG_SIGNAL = 128
 """From this many spatial elements on, matrix products handle one signal at a time."""
 
@@ -57,9 +56,9 @@ def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
 
 
 def _sides(windows: Windows) -> list[tuple[int, int]]:
-    """Padding before and after each axis; less after where more windows would fit than there are.
+    """Return the padding before and after each axis, with less after if more windows than needed would fit.
 
-    This occurs in the gradient of a transposed convolution with output padding of a stride or more.
+    More would fit in the gradient of a transposed convolution whose output padding is a stride or more.
     """
     sides = []
     for size, count, k, s, p, d in _axes(windows):
@@ -89,7 +88,7 @@ def spread(y: Value, kernel: Value, windows: Windows, groups: int) -> Value:
     for size, count, k, s, p, d in _axes(windows):
         low = d * (k - 1) - p
         high = hlo.static_dim(size + p - (count - 1) * s - 1)
-        # A symbolic size: pad enough for every remainder, and cut below.
+        # If the size is symbolic, pad enough for every remainder, and cut the result below.
         padding.append((low, low + s - 1 if high is None else high))
     result = hlo.convolution(
         y,
@@ -189,7 +188,7 @@ def _dense(windows: Windows) -> bool:
 
 
 def _shifted_products(framed: Value, kernel: Value, windows: Windows) -> Value:
-    """The sum over the kernel's elements of their products with the signal, for ``(g · m, 1, *kernel)``."""
+    """Correlate with a kernel ``(g · m, 1, *kernel)``: sum each of its elements times the shifted signal."""
     n, g = framed.shape[:2]
     m = kernel.shape[0] // g
     shape = (n, g, m, *windows.counts)
@@ -203,7 +202,7 @@ def _shifted_products(framed: Value, kernel: Value, windows: Windows) -> Value:
 
 
 def _product_of_windows(framed: Value, kernel: Value, windows: Windows) -> Value:
-    """A matrix product for signals of one channel: each window is a row, each kernel a column."""
+    """Correlate signals of one channel by a matrix product: each window is a row, each kernel a column."""
     n, o, last = framed.shape[0], kernel.shape[0], windows.rank + 1
     taps = [windows.tap(framed, element) for element in windows.elements()]
     rows = hlo.concatenate([hlo.reshape(tap, (n, *windows.counts, 1)) for tap in taps], last)
@@ -212,7 +211,7 @@ def _product_of_windows(framed: Value, kernel: Value, windows: Windows) -> Value
 
 
 def _products_of_shifted(x: Value, y: Value, windows: Windows) -> Value:
-    """:func:`kernel_gradient` of depthwise kernels: for each element, the sum of its inputs times ``y``."""
+    """Compute :func:`kernel_gradient` of depthwise kernels: sum each element's inputs times ``y``."""
     framed = windows.frame(hlo.convert(x, opmath(x.dtype)), 0)
     results = hlo.convert(y, framed.dtype)
     sums = [
@@ -224,7 +223,7 @@ def _products_of_shifted(x: Value, y: Value, windows: Windows) -> Value:
 
 
 def _mixed(x: Value, matrix: Value) -> Value:
-    """``(n, c, *spatial)`` with its channels multiplied by the matrix ``(o, c)``."""
+    """Multiply the channels of ``(n, c, *spatial)`` by the matrix ``(o, c)``."""
     n, c, *spatial = x.shape
     o = matrix.shape[0]
     length = hlo.product(spatial)
@@ -239,7 +238,7 @@ def _mixed(x: Value, matrix: Value) -> Value:
 
 
 def _side_by_side(y: Value, kernel: Value, windows: Windows) -> Value:
-    """:func:`spread` for windows that do not overlap: each element of the result has at most one source."""
+    """Compute :func:`spread` for windows that do not overlap: each result has at most one source."""
     n, c, rank = y.shape[0], kernel.shape[1], windows.rank
     elements = hlo.reshape(hlo.move_axis(kernel, 0, -1), (c * _volume(windows), kernel.shape[0]))
     blocks = hlo.reshape(_mixed(y, elements), (n, c, *windows.kernel, *windows.counts))

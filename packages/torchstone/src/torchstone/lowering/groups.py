@@ -1,7 +1,7 @@
-"""Which ranks take part in a collective: the groups of all ranks, from the group of the rank that exports.
+"""Which ranks take part in a collective: all groups, derived from the group of the rank that exports.
 
-A process knows the groups that it is in. All ranks run one program, so the others' groups follow from the
-way that device meshes number their ranks: in row-major order.
+All ranks run one program, so it must name the groups of all ranks. A process knows only the groups that it is
+in. The other groups follow from the row-major order in which device meshes number their ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _together: ContextVar[bool] = ContextVar("torchstone_ranks_together", default=Fa
 
 @contextmanager
 def ranks_together() -> Iterator[None]:
-    """Lower collectives of several ranks inside the block: what is made is a program for all of them."""
+    """Allow collectives of several ranks inside the block, which makes a program for all of these ranks."""
     token = _together.set(True)
     try:
         yield
@@ -29,16 +29,19 @@ def ranks_together() -> Iterator[None]:
 
 
 def run_alone(_: Any = None) -> str | None:
-    """Why a collective, or a wait for one, cannot be lowered where a program runs on one rank; else None."""
+    """Return why a collective or a wait cannot be lowered outside :func:`ranks_together`; None inside.
+
+    Outside, a program is for one rank only.
+    """
     if _together.get():
         return None
     return "ranks run it together: export the model and run it with torchstone.Ranks, or leave it to PyTorch"
 
 
 def groups_of(group: Any) -> Groups:
-    """The groups of all ranks for a collective over ``group``, a process group or its name.
+    """Return the groups of all ranks for a collective over ``group``, a process group or its name.
 
-    Raises :class:`~torchstone.errors.ShardingError` with the reason where there are none.
+    Raises :class:`~torchstone.errors.ShardingError` with the reason if they cannot be determined.
     """
     alone = run_alone(group)
     if alone is not None:
@@ -60,7 +63,9 @@ def groups_of(group: Any) -> Groups:
 
 
 def tiling(ranks: Sequence[int], world: int) -> Groups | None:
-    """The groups along one axis of a row-major mesh of ``world`` ranks, ``ranks`` among them; None if none.
+    """Return all groups along that axis of a row-major mesh of ``world`` ranks to which ``ranks`` belongs.
+
+    Return None if no such mesh has the group ``ranks``.
 
     >>> tiling([1, 3], 4)
     [[0, 2], [1, 3]]

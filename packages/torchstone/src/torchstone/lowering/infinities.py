@@ -128,7 +128,7 @@ atanh = _settled(hlo.atanh, _atanh)
 
 
 def _exponential_of_nan(x: Value) -> Value:
-    """`exponential`, but NaN for NaN: XLA's CPU compiler folds a constant real NaN to arbitrary values."""
+    """Return ``exp(x)``, with NaN for NaN: XLA's CPU compiler folds exp of a constant real NaN wrongly."""
     result = hlo.exponential(x)
     return result if x.dtype.is_complex else hlo.select(hlo.is_nan(x), x, result)
 

@@ -22,14 +22,14 @@ Real = type[numpy.float32] | type[numpy.float64]
 
 @dataclass(frozen=True)
 class Filter:
-    """A kernel that is zero beyond ``width / 2``."""
+    """A filter for antialiased resampling: a kernel that is zero at distances beyond ``width / 2``."""
 
     width: int
     kernel: Callable[[Array], Array]
 
 
 def nearest(size: int, count: int, scale: float | None, *, exact: bool) -> Taps:
-    """The element at the scaled index, or with ``exact`` the one whose center is nearest."""
+    """Take the element at the scaled index or, with ``exact``, the one whose center is nearest."""
     step = _scale(size, count, scale, False, numpy.float32)
     shift = numpy.float32(0.5 if exact else 0)
     index = numpy.floor((numpy.arange(count, dtype=numpy.float32) + shift) * step)
@@ -38,13 +38,13 @@ def nearest(size: int, count: int, scale: float | None, *, exact: bool) -> Taps:
 
 
 def copied(count: int, real: Real) -> Taps:
-    """Every element as it is."""
+    """Copy every element unchanged."""
     positions = numpy.arange(count)[:, None]
     return Taps.of(positions, numpy.ones_like(positions, dtype=real))
 
 
 def linear(size: int, count: int, align_corners: bool, scale: float | None, real: Real) -> Taps:
-    """The two neighbors, weighted by proximity."""
+    """Weight the two neighbors by proximity."""
     if size == count:
         return copied(count, real)
     source = numpy.maximum(_sources(size, count, align_corners, scale, real), real(0))
@@ -54,7 +54,7 @@ def linear(size: int, count: int, align_corners: bool, scale: float | None, real
 
 
 def cubic(size: int, count: int, align_corners: bool, scale: float | None, real: Real) -> Taps:
-    """The four neighbors under the cubic convolution kernel with A = −0.75."""
+    """Weight the four neighbors by the cubic convolution kernel with A = −0.75."""
     below, fraction = _split(_sources(size, count, align_corners, scale, real), size)
     distances = numpy.stack([fraction + 1, fraction, 1 - fraction, 2 - fraction], axis=1)
     positions = numpy.clip(below[:, None] + numpy.arange(-1, 3), 0, size - 1)
@@ -64,7 +64,7 @@ def cubic(size: int, count: int, align_corners: bool, scale: float | None, real:
 def antialiased(
     size: int, count: int, align_corners: bool, scale: float | None, real: Real, filter_: Filter
 ) -> Taps:
-    """All elements under the filter, which is stretched if the output is smaller than the input.
+    """Weight all elements under the filter, which is stretched if the output is smaller than the input.
 
     ``align_corners`` changes only the step between centers, as in PyTorch.
     """
@@ -82,7 +82,7 @@ def antialiased(
 def misses(
     size: int, count: int, align_corners: bool, scale: float | None, real: Real, filter_: Filter
 ) -> bool:
-    """Whether :func:`antialiased` has a result whose filter lies beyond the input."""
+    """Whether the filter lies entirely beyond the input for some result of :func:`antialiased`."""
     _, centers, support = _windows(size, count, align_corners, scale, real, filter_)
     return bool((centers - support + real(0.5) >= size).any())
 
@@ -90,7 +90,7 @@ def misses(
 def _windows(
     size: int, count: int, align_corners: bool, scale: float | None, real: Real, filter_: Filter
 ) -> tuple[Any, Array, Any]:
-    """By how much the filter is stretched, where its center is for each result, and half its width."""
+    """Return the stretch of the filter, its center for each result, and half of its stretched width."""
     step = _scale(size, count, scale, align_corners, real)
     stretch = max(step, real(1))
     index: Array = numpy.arange(count, dtype=real)

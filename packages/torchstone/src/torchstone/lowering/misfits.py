@@ -1,7 +1,7 @@
-"""Tensors that do not fit together, although eager PyTorch takes them: what ``refuses=`` says of them.
+"""Refusals (``refuses=``) of calls whose tensors do not fit together although eager PyTorch accepts them.
 
-Kernels that only autograd calls compare few shapes and dtypes. What they return for others is whatever
-lies in memory, or a result that PyTorch's own shape function does not know.
+Kernels that only autograd calls check few shapes and dtypes. For tensors that do not fit, they return
+whatever lies in memory, or a result that differs from what PyTorch's own shape function says.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Arguments = Mapping[str, Any]
 
 
 def other_shape(name: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str | None:
-    """What to say if ``shape``, that of the argument ``name``, is not ``wanted``; None if it is.
+    """Return the error text if ``shape`` of the argument ``name`` is not ``wanted``; None if it is.
 
-    That symbolic sizes are equal becomes an assumption of the trace.
+    If sizes are symbolic, their equality becomes an assumption of the trace.
     """
     try:
         if len(shape) == len(wanted) and all(map(operator.eq, shape, wanted)):
@@ -36,7 +36,7 @@ def other_shapes(given: Arguments, names: Sequence[str], wanted: Sequence[Any]) 
 
 
 def at_most(size: Any, limit: Any) -> bool:
-    """Whether ``size`` is not more than ``limit``, which becomes an assumption of the trace for symbols."""
+    """Whether ``size <= limit``. For symbolic sizes, the answer becomes an assumption of the trace."""
     try:
         return bool(size <= limit)
     except RuntimeError:  # sizes that depend on values
@@ -52,10 +52,10 @@ def broadcasts(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 
 def other_images(rank: int) -> Check:
-    """A refusal of gradients whose leading axes, before ``rank`` of space, are not those of ``self``."""
+    """Return a check that gradients and ``self`` have the same axes before the ``rank`` spatial ones."""
 
     def refuses(given: Arguments) -> str | None:
-        """Kernels read an image of the gradient for each of the input, whether there are so many or not."""
+        """Refuse gradients with other leading axes: kernels read one image per image of the input."""
         grad, x = given["grad_output"].shape, given["self"].shape
         if len(grad) != len(x):
             return None  # eager PyTorch refuses it
@@ -65,10 +65,10 @@ def other_images(rank: int) -> Check:
 
 
 def other_dtypes(*names: str) -> Check:
-    """A refusal of calls whose tensors ``names`` have several dtypes."""
+    """Return a check that refuses calls whose tensors ``names`` differ in dtype."""
 
     def refuses(given: Arguments) -> str | None:
-        """Eager PyTorch takes tensors of several dtypes for these, and a program does not."""
+        """Refuse tensors of different dtypes, which eager PyTorch accepts here and a program does not."""
         found = {name: given[name].dtype for name in names}
         if len(set(found.values())) == 1:
             return None

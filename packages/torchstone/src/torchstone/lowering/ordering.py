@@ -1,4 +1,4 @@
-"""Order among numbers: keys that compare as PyTorch orders elements, sorting, and selection by rank.
+"""Order among numbers: keys that compare as PyTorch orders elements; sorting; selection by rank.
 
 NaN is larger than every number, whatever its sign; zeros are equal. Sorts are
 stable, and the first of equal elements counts. Not here: operators
@@ -22,13 +22,13 @@ from .common import counter
 _INTEGERS = {16: INT16, 32: INT32, 64: INT64}
 
 _OUTSIDE_CACHES = 1 << 22
-"""How many 32-bit keys each pass reads from memory."""
+"""From this many 32-bit keys on, they do not fit into caches, and each pass reads them from memory."""
 _BLOCK = 1024
-"""How many keys are counted in 16 bits."""
+"""The number of keys in a block; the keys of a block are counted in 16 bits."""
 
 
 def order_key(x: Value, descending: bool = False) -> Value:
-    """Keys that are smaller for elements of ``x`` that come earlier; int64 beyond 32 bits, else int32."""
+    """Return integer keys with the order of the elements of ``x``: int32 if 32 bits suffice, else int64."""
     if x.dtype.is_floating:
         key = _key_of_float(x)
     elif x.dtype is UINT64:
@@ -45,7 +45,7 @@ def _key_dtype(dtype: DType) -> DType:
 
 
 def _key_of_float(x: Value) -> Value:
-    """The bits as an integer. It orders positive numbers, and negative numbers are mirrored."""
+    """Return the bits as an integer, which orders positive numbers; negative numbers are mirrored."""
     integer = _INTEGERS[x.dtype.bits]
     bits = hlo.convert(hlo.bitcast(x, integer), _key_dtype(x.dtype))
     top = integer.bits - 1
@@ -55,18 +55,18 @@ def _key_of_float(x: Value) -> Value:
 
 
 def nan_key(dtype: DType) -> int:
-    """The :func:`order_key` of NaN in ascending order: one more than that of infinity, which is its bits."""
+    """Return the ascending :func:`order_key` of NaN: the bits of infinity (which are its key) plus one."""
     return int(numpy.asarray(math.inf, dtype.numpy).view(f"int{dtype.bits}")) + 1
 
 
 def sorted_with_indices(x: Value, axis: int, descending: bool = False) -> tuple[Value, Value]:
-    """``x`` (1-d or more) sorted stably along ``axis``, and each element's former position (int64)."""
+    """Sort ``x`` (1-d or more) stably along ``axis``; also return each element's former position (int64)."""
     indices = sorted_order(order_key(x, descending), axis)
     return hlo.take_along(x, indices, axis), indices
 
 
 def sorted_order(keys: Value, axis: int) -> Value:
-    """The former positions of the elements of sorted :func:`order_key` s: int64, stable.
+    """Sort keys (:func:`order_key`) stably, and return the former position of each one: int64.
 
     A 32-bit key and its index form one 64-bit number, which engines sort several
     times faster than pairs.
@@ -81,10 +81,10 @@ def sorted_order(keys: Value, axis: int) -> Value:
 
 
 def first_in_order(keys: Value, axis: int, count: int) -> Value:
-    """The positions of the ``count`` smallest keys, in order: int64 with ``count`` elements along ``axis``.
+    """Return the positions of the ``count`` smallest keys in order, as int64, along ``axis``.
 
-    If ``count`` is small, only the blocks with the smallest minima are searched. Any other block
-    has as many smaller elements elsewhere as there are blocks in the search.
+    If ``count`` is small, only the ``count`` blocks with the smallest minima are searched. Other blocks
+    cannot hold a result: each of the searched blocks has an element that comes before theirs.
     """
     size = keys.shape[axis]
     if not isinstance(size, int) or not 0 < count <= size // 16:
@@ -107,7 +107,7 @@ def first_in_order(keys: Value, axis: int, count: int) -> Value:
 
 
 def _rows_of(table: Value, chosen: Value) -> Value:
-    """The chosen lines of each matrix in ``(rows, blocks, length)``, as ``(rows, count, length)``."""
+    """Take the ``chosen`` lines of each matrix in ``(rows, blocks, length)``: ``(rows, count, length)``."""
     return hlo.gather(
         table,
         chosen,
@@ -122,8 +122,9 @@ def _rows_of(table: Value, chosen: Value) -> Value:
 
 
 def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
-    """The key of the element of ``x`` with ``rank`` elements before it; ``axis`` has size 1 in both.
+    """Return the key of the element of ``x`` that has ``rank`` elements before it in order.
 
+    ``axis`` has size 1 in ``rank`` and in the result.
     Keys that do not fit into caches are read in halves, because memory then limits the speed.
     The first search reads all high halves. The second reads the low halves of the keys that share
     the high half found; all other keys move to the ends of the order.
@@ -147,7 +148,7 @@ def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
 
 
 def _in_blocks(keys: Value, axis: int) -> list[Value]:
-    """``axis`` split into blocks and their elements, and any leftover elements."""
+    """Split ``axis`` into two, blocks and their elements; also return the leftover elements, if any."""
     size = keys.shape[axis]
     assert isinstance(size, int)
     blocks, over = divmod(size, _BLOCK)
@@ -164,7 +165,7 @@ def _beside(one: Value, keys: Value, axis: int) -> Value:
 
 
 def _search(parts: Sequence[Value], rank: Value, axis: int) -> Value:
-    """The key with ``rank`` others before it, among parts that may be in blocks (:func:`_in_blocks`).
+    """Return the key that has ``rank`` others before it, among parts that may be in blocks.
 
     Each step finds two bits of the key, so there are half as many passes over the elements as
     bits. Within a block, smaller keys are counted in 16 bits, because an engine adds twice as
@@ -193,7 +194,7 @@ def _search(parts: Sequence[Value], rank: Value, axis: int) -> Value:
 
 
 def _by_pairs(combine: Callable[[Value, Value], Value]) -> Callable[..., list[Value]]:
-    """The body of a reduction of several arrays at once, each combined by ``combine``."""
+    """Return the body of a reduction of several arrays at once that applies ``combine`` to each array."""
 
     def body(*values: Value) -> list[Value]:
         half = len(values) // 2
@@ -203,7 +204,10 @@ def _by_pairs(combine: Callable[[Value, Value], Value]) -> Callable[..., list[Va
 
 
 def first_equal(keys: Value, key: Value, axis: int, rather: int | None = None) -> Value:
-    """The first position along ``axis`` of ``key`` (size 1 there), or of ``rather`` if that occurs: int64."""
+    """Return the first position of ``key`` along ``axis``, or of ``rather`` if that occurs: int64.
+
+    ``axis`` has size 1 in ``key`` and in the result.
+    """
     counted = counter(keys.shape[axis])
     nowhere = hlo.highest(counted)
     places = hlo.index_of(keys, axis, counted)

@@ -1,7 +1,7 @@
-"""Torchstone's own operators: signatures of what PyTorch has no operator for, or unrolls when it traces.
+"""The schemas of Torchstone's own operators, for what PyTorch has no operator for or unrolls when it traces.
 
-Everything else about them stands in their records: what they are lowered to (``lowering.aten``), and
-how PyTorch runs, traces and differentiates them (``compiler.operators``).
+Everything else about these operators is in their records: their lowerings (``lowering.aten``), and how
+PyTorch runs, traces and differentiates them (``compiler.operators``).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ quantized_add(Tensor self, Tensor other, float[] scales, int[] zero_points, bool
 quantized_mul(Tensor self, Tensor other, float[] scales, int[] zero_points, bool relu) -> Tensor
 quantized_relu(Tensor self, float scale, int zero_point) -> Tensor
 """
-"""By groups: functions that PyTorch traces as the operators they call; one layer of a recurrent network in
-one direction; the dense parts of sparse tensors; the integers of quantized tensors."""
+"""The schemas in four groups: functions that PyTorch would trace as the operators that they call, layers of
+recurrent networks in one direction, the dense parts of sparse tensors, the integers of quantized tensors."""
 
 for _schema in _SCHEMAS.replace("\n    ", " ").split("\n"):
     if _schema:
@@ -75,7 +75,7 @@ for _schema in _SCHEMAS.replace("\n    ", " ").split("\n"):
 
 
 def _stand_in(original: OpOverload) -> OpOverload:
-    """An operator with the schema of ``original``: ``lstm``, or ``lstm_packed`` for packed sequences."""
+    """Define an operator with the schema of ``original``, named ``lstm``, or ``lstm_packed`` if packed."""
     name = schema_of(original).name.removeprefix("aten::")
     theirs = overload_name(original)
     mine = f"{name}_packed" if theirs == "data" else name
@@ -86,4 +86,4 @@ def _stand_in(original: OpOverload) -> OpOverload:
 
 _RECURRENT = (getattr(getattr(aten, mode), overload) for mode in CELLS for overload in ("input", "data"))
 STAND_INS = {one: _stand_in(one) for one in _RECURRENT if isinstance(one, OpOverload)}
-"""Maps ATen's recurrent networks to Torchstone's."""
+"""Maps ATen's overloads of recurrent networks to Torchstone's operators."""

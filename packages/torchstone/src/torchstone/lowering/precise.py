@@ -17,7 +17,10 @@ from .series import choose, polynomial
 
 
 def in_double(kernel: Callable[..., Value]) -> Callable[..., Value]:
-    """``kernel`` of real operands of one dtype, computed in float64 and rounded once to that dtype."""
+    """Return a function that runs ``kernel`` in float64 and rounds its result once to the operands' dtype.
+
+    The operands are real and have one dtype.
+    """
 
     def function(*operands: Value) -> Value:
         wide = [hlo.convert(operand, FLOAT64) for operand in operands]
@@ -42,9 +45,10 @@ def expm1(x: Value) -> Value:
 
 
 def _near_one(x: Value) -> tuple[Value, Value]:
-    """``m`` and a whole ``n`` (0 or of the sign of log(m)) with x = m · 2ⁿ, 0.5 ≤ m < 2.
+    """Split ``x`` into ``m`` and a whole number ``n`` with x = m · 2ⁿ and 0.5 ≤ m < 2.
 
-    What has no logarithm, and zero and infinity, is its own ``m``.
+    ``n`` is 0 or has the sign of log(m). For zero, infinity and NaN, ``m`` is ``x``. For a negative number,
+    ``m`` is negative too.
     """
     mantissa, exponent = split(x)
     large = x >= 1.0
@@ -73,8 +77,8 @@ def log10(x: Value) -> Value:
 
 
 def _halved_exponential(size: Value) -> Value:
-    """``exp(size) / 2`` for size ≥ 0, finite up to where the quotient overflows."""
-    far = hlo.exponential(size - 1.0) * (math.e / 2)  # the difference is exact from 1 on
+    """``exp(size) / 2`` for size ≥ 0; finite even where only ``exp(size)`` overflows."""
+    far = hlo.exponential(size - 1.0) * (math.e / 2)  # The subtraction is exact for sizes from 1 on.
     return hlo.select(size < 80.0, hlo.exponential(size) * 0.5, far)
 
 

@@ -1,7 +1,7 @@
 """PyTorch's type promotion for operands of a lowering, and common conversions.
 
 Dtypes come from ``torch.promote_types``. This module adds only the rule that
-dimensioned tensors win over 0-d tensors, and those over Python numbers
+dimensioned tensors win over 0-d tensors, and 0-d tensors over Python numbers
 (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
 """
 
@@ -72,7 +72,7 @@ def result_dtype(*operands: Any) -> DType:
 
 
 def as_value(operand: Any, dtype: DType) -> Value:
-    """A value or a Python (or symbolic) number as a value of ``dtype``; numbers become 0-d.
+    """Convert a value or a Python (or symbolic) number to a value of ``dtype``; numbers become 0-d.
 
     Numbers beyond a float8's range become what PyTorch's casts make them.
     """
@@ -90,12 +90,12 @@ def as_value(operand: Any, dtype: DType) -> Value:
 def rounded(operand: Any, dtype: DType) -> Value:
     """``operand`` as eager PyTorch's CPU kernels read it: a value of ``dtype``, in its op-math dtype.
 
-    What a 16-bit float cannot hold is rounded first, be it a number or a tensor of another dtype.
+    For a 16-bit ``dtype``, a number or a tensor of another dtype is first rounded to ``dtype``.
     """
     if dtype not in HALF or (isinstance(operand, Value) and operand.dtype is dtype):
         return as_value(operand, opmath(dtype))
     if isinstance(operand, (Value, torch.SymInt, torch.SymFloat, torch.SymBool)):
-        # XLA leaves out conversions there and back.
+        # XLA removes pairs of conversions to a narrower dtype and back.
         return hlo.reduce_precision(as_value(operand, opmath(dtype)), *_PRECISIONS[dtype])
     return as_value(torch.tensor(operand).to(dtype.torch).item(), opmath(dtype))
 
@@ -103,9 +103,9 @@ def rounded(operand: Any, dtype: DType) -> Value:
 def operands_of(
     operands: Sequence[Any], out: DType, shape: hlo.Shape, unrounded: Sequence[int] = ()
 ) -> list[Value]:
-    """The operands of a kernel with results of dtype ``out``, rounded to it, and broadcast to ``shape``.
+    """Round the operands of a kernel whose results have dtype ``out``, and broadcast them to ``shape``.
 
-    PyTorch's kernels read a number, or a 0-d tensor, at the positions ``unrounded`` as it is.
+    A number or a 0-d tensor at one of the positions ``unrounded`` is not rounded, as in PyTorch's kernels.
     """
     return [
         hlo.broadcast_to(
@@ -119,7 +119,7 @@ def operands_of(
 
 
 def broadcast(operands: Sequence[Any], dtype: DType, shape: hlo.Shape | None = None) -> list[Value]:
-    """Operands converted to ``dtype`` and broadcast to their common (or the given) shape."""
+    """Convert operands to ``dtype`` and broadcast them to their common (or the given) shape."""
     values = [as_value(operand, dtype) for operand in operands]
     target = hlo.broadcast_shapes(*(value.shape for value in values)) if shape is None else shape
     return [hlo.broadcast_to(value, target) for value in values]

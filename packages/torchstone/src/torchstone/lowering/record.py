@@ -1,7 +1,7 @@
-"""What is known of one operator, in one record.
+"""The record of an operator: everything that Torchstone knows about it.
 
-A lowering (:mod:`.registry`) and what the compiler has to know besides (``compiler.operators``) are
-declared where their code lives, each part once. Every table is read from these records.
+The parts of a record are the lowering (:mod:`.registry`) and other facts that the compiler needs
+(``compiler.operators``). Each part is declared once, next to its code. All tables are read from the records.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..torch_internals.operators import HigherOrderOperator, OpOverload
 from .checks import IndexRule, ValueRule
 
 Check = Callable[[Mapping[str, Any]], str | None]
-"""From a call's arguments (fake tensors, by schema name) to what there is against it; None if nothing."""
+"""Maps a call's arguments (fake tensors, by schema name) to the reason to refuse the call, or None."""
 Kernels = Mapping[Any, Callable[..., Any]]
-"""Kernels in Python by dispatch key."""
+"""Maps dispatch keys to kernels written in Python."""
 
 
 @dataclass(frozen=True)
 class _Lowered:
-    """What the lowerings of overloads and of higher-order operators share."""
+    """The base class of the lowerings of overloads and of higher-order operators."""
 
     function: Callable[..., Any]
     family: str
@@ -36,13 +36,12 @@ class _Lowered:
 
 @dataclass(frozen=True)
 class Lowering(_Lowered):
-    """How one overload is lowered.
+    """The lowering of one overload.
 
-    ``dtypes`` are those of its first tensor operand (of the result, if it has
-    none); ``gaps`` gives the reason for each dtype that PyTorch's CPU kernels
-    take and this lowering does not. ``refuses`` says why a call with the given
-    arguments cannot be lowered, or None. ``indices`` and ``values`` are what eager PyTorch
-    asks of them when a call runs.
+    ``dtypes`` are the supported dtypes of the first tensor operand (of the result, if there is no such
+    operand). ``gaps`` gives the reason for each dtype that PyTorch's CPU kernels accept and this lowering
+    does not. ``refuses`` returns the reason why a call with the given arguments cannot be lowered, or None.
+    ``indices`` and ``values`` are the rules that eager PyTorch checks when a call runs.
     """
 
     overload: OpOverload
@@ -56,7 +55,7 @@ class Lowering(_Lowered):
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Other names that parameters have in some supported versions of PyTorch."""
     respelled: Mapping[str, str] = field(default_factory=dict)
-    """A parameter's name in this PyTorch's schema → the name that the lowering gives it, if they differ."""
+    """Maps a parameter's name in this PyTorch's schema to its name in the lowering, if they differ."""
 
     @property
     def name(self) -> str:
@@ -69,7 +68,7 @@ class Lowering(_Lowered):
 
 @dataclass(frozen=True)
 class HigherOrderLowering(_Lowered):
-    """How one higher-order operator is lowered; its subgraphs have dtypes of their own."""
+    """The lowering of one higher-order operator, whose subgraphs have dtypes of their own."""
 
     operator: HigherOrderOperator
 
@@ -80,7 +79,7 @@ class HigherOrderLowering(_Lowered):
 
 @dataclass
 class Record:
-    """All that Torchstone knows of one operator; a part that is not declared is None.
+    """Everything that Torchstone knows about one operator; a part that is not declared is None.
 
     ``operator`` is an overload, a higher-order operator, or a function that graphs call.
     """
@@ -93,27 +92,27 @@ class Record:
     unavailable: str | None = None
     """Why this PyTorch's version of the operator is not lowered."""
     excluded: str | None = None
-    """Why no program can contain it."""
+    """Why no program can contain the operator."""
     eager: str | None = None
-    """Why eager PyTorch runs it, between compiled parts, by choice."""
+    """Why Torchstone chooses to run the operator in eager PyTorch, between compiled parts."""
     no_effect: str | None = None
-    """Why a program leaves it out."""
+    """Why a program leaves the operator out."""
     assertion: ValueRule | None = None
-    """What an operator without results requires: it raises in eager PyTorch."""
+    """The condition that an operator without results checks; eager PyTorch raises if it does not hold."""
     arguments: Check | None = None
-    """What eager PyTorch says against arguments that tracing takes."""
+    """Returns the error of eager PyTorch for arguments that it rejects although tracing accepts them."""
     stand_in: Kernels | None = None
-    """What PyTorch traces instead of its own kernels while it captures a model."""
+    """The kernels that PyTorch traces in place of its own while it captures a model."""
     mended: Callable[[], Kernels] | None = None
-    """What every trace has instead of PyTorch's own kernels, which are wrong or cannot be traced."""
+    """Returns the kernels for every trace, in place of PyTorch's own that are wrong or cannot be traced."""
     shapes: Callable[..., Any] | None = None
-    """The rule ``(mode, overload, *args)`` for fake tensors that every trace has and PyTorch lacks."""
+    """The rule ``(mode, overload, *args)`` for fake tensors; PyTorch lacks it, and every trace has it."""
     answer: bool | None = None
-    """What it answers about values, which are not known, while a derivative is traced."""
+    """The operator's answer about values while a derivative is traced, because they are unknown then."""
     derivative: str | None = None
-    """How its gradient is made, if PyTorch does not know by itself."""
+    """How the gradient of the operator is computed, if PyTorch has no rule for it."""
     rules: dict[Any, Callable[..., Any]] = field(default_factory=dict)
-    """Capture rules for the operator, or that call it, by what each replaces."""
+    """Maps each replaced object to its capture rule; the rule is for the operator or calls it."""
 
     @property
     def name(self) -> str:
@@ -121,5 +120,5 @@ class Record:
 
 
 def first_line(function: Callable[..., Any]) -> str:
-    """What a function's docstring says first."""
+    """Return the first line of a function's docstring."""
     return (inspect.getdoc(function) or "").partition("\n")[0]

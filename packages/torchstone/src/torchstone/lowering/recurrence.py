@@ -45,25 +45,28 @@ class ValueMaths:
 _maths = ValueMaths()
 
 _BLOCK = 64
-"""How many steps' gate shares to compute at once: those of all steps do not fit into caches."""
+"""The number of steps whose gate shares are computed at once; those of all steps do not fit into caches."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """The input of a layer: rows and the weight and bias for their gate shares, or (no weight) the shares."""
+    """The input of a layer: rows, and the weight and bias that make gate shares of them.
+
+    Without a weight, the rows already are the shares.
+    """
 
     rows: Value
     weight: Value | None = None
     bias: Value | None = None
 
     def shares(self, rows: Value) -> Value:
-        """The shares of some of the rows: the last axis is ``gates · hidden``."""
+        """Compute the gate shares of some of the rows; the last axis is ``gates · hidden``."""
         return rows if self.weight is None else product(rows, self.weight, self.bias)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What one layer and direction applies to the hidden state: ``[gates, hidden]``, …"""
+    """The parameters that one layer and direction applies to the hidden state: ``[gates, hidden]``, …"""
 
     of_hidden: Value
     bias: Value | None
@@ -71,7 +74,7 @@ class Weights:
 
 
 class Rows(Protocol):
-    """Where a step's rows are in a buffer of the rows of all steps."""
+    """Access to the rows of one step in a buffer of the rows of all steps."""
 
     @property
     def steps(self) -> Value:
@@ -79,10 +82,10 @@ class Rows(Protocol):
 
     @property
     def known_steps(self) -> int | None:
-        """The same as an int, if it is static and rows are ``[time, batch, …]`` of static sizes."""
+        """The number of steps as an int, if rows are ``[time, batch, …]`` with static sizes; else None."""
 
     def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
-        """A buffer of zeros for all rows."""
+        """Make a buffer of zeros for all rows."""
 
     def enter(self, rows: Value) -> Value:
         """Convert an operand's rows to a buffer."""
@@ -91,21 +94,21 @@ class Rows(Protocol):
         """Convert a buffer to an operand's rows."""
 
     def read(self, buffer: Value, t: Value, parts: int) -> list[Value]:
-        """The rows of step ``t``, split into equal parts of their width, ``[batch, width / parts]`` each.
+        """Read the rows of step ``t`` in equal parts of their width: ``[batch, width / parts]`` each.
 
-        Parts are read one by one: an engine computes what several of them share in a
-        separate function, one element at a time.
+        Parts are read one by one. If several parts shared one read, an engine would compute it in a separate
+        function, one element at a time.
         """
 
     def write(self, buffer: Value, t: Value, rows: Value) -> Value:
-        """``buffer`` with the rows of step ``t`` replaced."""
+        """Return ``buffer`` with the rows of step ``t`` replaced."""
 
     def carry(self, t: Value, new: Value, old: Value) -> Value:
-        """The state after step ``t``: sequences without that step keep the old state."""
+        """Return the state after step ``t``; sequences without a row in that step keep the old state."""
 
 
 class Padded:
-    """``[time, batch, …]``: each sequence has a row in each step."""
+    """Rows ``[time, batch, …]``: each sequence has a row in each step."""
 
     def __init__(self, time: hlo.Dim, batch: hlo.Dim) -> None:
         self._lead = (time, batch)
@@ -137,10 +140,10 @@ class Padded:
 
 
 class Packed:
-    """``[rows, …]``, step after step; the first ``sizes[t]`` of ``batch`` sequences have a row in step ``t``.
+    """Rows ``[rows, …]``, one step after another; step ``t`` has rows of the first ``sizes[t]`` sequences.
 
-    Buffers have ``batch`` extra rows at their end, so that a whole batch can be read
-    at each step. Rows past those of the step belong to later steps.
+    ``batch`` is the number of sequences. Buffers have ``batch`` extra rows at their end, so that a whole
+    batch can be read at each step. Rows past those of the step belong to later steps.
     """
 
     known_steps = None
@@ -184,7 +187,7 @@ class Packed:
 
 
 def product(x: Value, weight: Value, bias: Value | None, *, contracted: int = 1) -> Value:
-    """``x @ weightᵀ + bias``; ``x @ weight + bias`` where axis 0 of ``weight`` is ``contracted``."""
+    """Compute ``x @ weightᵀ + bias``, or ``x @ weight + bias`` if the ``contracted`` axis is 0."""
     result = hlo.dot_general(x, weight, contract=([x.rank - 1], [contracted]))
     return result if bias is None else result + hlo.broadcast_to(bias, result.shape)
 
@@ -240,7 +243,7 @@ def run_layer(
     reverse: bool,
     saving: bool = False,
 ) -> tuple[Value, list[Value], list[Value]]:
-    """The output, the last states and, if ``saving``, what :func:`differentiate_layer` needs.
+    """Return the output, the last states and, if ``saving``, the values for :func:`differentiate_layer`.
 
     The initial states are ``[batch, hidden]``.
     """
@@ -279,9 +282,9 @@ def differentiate_layer(
     *,
     reverse: bool,
 ) -> list[Value]:
-    """The gradients of shares, initial states, weight, bias and, if there is one, the projection.
+    """Return the gradients of shares, initial states, weight, bias and, if there is one, the projection.
 
-    Backpropagation through time: one loop carries the gradient of the state. The
+    This is backpropagation through time: one loop carries the gradient of the state. The
     gradients of the weights are products over all rows, computed after the loop.
     """
     conjugated = hlo.conj if weight.dtype.is_complex else lambda value: value

@@ -1,21 +1,21 @@
-"""The registry: the only list of what can be lowered, and of all else that is known of operators.
+"""The registry: the only list of lowerings, and of everything else that is known about operators.
 
-A lowering is a pure function from values to values. It is named by the ATen
-overloads that it implements and has their schema's parameter names, which are
-checked when it is registered. Beside the schema's parameters it may ask for
+A lowering is a pure function from values to values. It names the ATen overloads
+that it implements. Its parameters have the names in their schema, which is
+checked when it is registered. In addition, it may take these parameters:
 
 ``out``
-    a :class:`Spec` (or a tuple of them): shape and dtype that PyTorch says the
-    result has;
+    a :class:`Spec` (or a tuple of them): the shape and dtype of the result according
+    to PyTorch;
 ``rng``
     a :class:`torchstone.hlo.Rng` of its own (random operators);
 ``meta``
     the fake tensors of the arguments by parameter name (for strides);
 ``expand``
-    PyTorch's own expansion of this call (of a composite-implicit operator): a function
-    from the values of its tensor arguments, in the schema's order, to those of its results;
+    PyTorch's own expansion of this call, if the operator is composite-implicit: a function
+    that maps the values of its tensor arguments, in the schema's order, to its results;
 ``expand_wide``
-    the same, computed in float32 where arguments are 16-bit floats.
+    like ``expand``, but 16-bit floats are computed in float32.
 
 Tensors arrive as :class:`torchstone.hlo.Value`, dtypes as
 :class:`torchstone.dtypes.DType`, sizes as ints or symbols, everything else as
@@ -46,27 +46,27 @@ EXPANSIONS = frozenset({"expand", "expand_wide"})
 IGNORED = frozenset(
     {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"}
 )
-"""Schema parameters that say nothing about the values of the result."""
+"""Schema parameters that do not affect the values of the result."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype that PyTorch gives one result."""
+    """The shape and dtype of one result according to PyTorch."""
 
     shape: hlo.Shape
     dtype: DType
 
 
 class Registry:
-    """Operator → record. :data:`registry` is the process's own."""
+    """A map from operators to their records. :data:`registry` is the one that the process uses."""
 
     def __init__(self) -> None:
         self._records: dict[Any, Record] = {}
         self._tables: dict[str, Mapping[Any, Any]] = {}
         self.lost_families: dict[str, str] = {}
-        """Families that an untested PyTorch keeps from loading as a whole, and why."""
+        """Families that failed to load as a whole because of an untested PyTorch, and why."""
 
     def __contains__(self, operator: object) -> bool:
         found = self.record(operator)
@@ -79,7 +79,7 @@ class Registry:
         return len(self.table("lowering"))
 
     def record(self, operator: Any) -> Record:
-        """What is known of ``operator``; an empty record if nothing is."""
+        """Return the record of ``operator``; an empty record if nothing was declared."""
         return self._records.get(operator) or Record(operator)
 
     def declare(self, operator: Any, **parts: Any) -> None:
@@ -98,11 +98,14 @@ class Registry:
         self._tables[part] = types.MappingProxyType({**self.table(part), operator: value})
 
     def table(self, part: str) -> Mapping[Any, Any]:
-        """One part of all records that have it, by operator: as it is now, whatever is declared later."""
+        """Return one part of all records that have it, by operator.
+
+        The result is a snapshot: later declarations do not change it.
+        """
         return self._tables.get(part, types.MappingProxyType({}))
 
     def add_rule(self, operator: Any, replaced: Any, rule: Callable[..., Any]) -> None:
-        """Note in a record what is called instead of ``replaced`` while a model is captured."""
+        """Add a capture rule: while a model is captured, ``rule`` runs in place of ``replaced``."""
         rules = self._records.setdefault(operator, Record(operator)).rules
         rules[replaced] = rule
         self._note("rules", operator, rules)
@@ -111,7 +114,7 @@ class Registry:
         return self.record(overload).lowering
 
     def higher_order(self, operator: Any) -> Callable[..., Any] | None:
-        """The lowering of a higher-order operator; its subgraphs arrive as callables of values."""
+        """Return the lowering of a higher-order operator, or None; subgraphs are callables of values."""
         found = self.record(operator).higher_order
         return None if found is None else found.function
 
@@ -124,17 +127,20 @@ class Registry:
 
     @property
     def decompositions(self) -> Mapping[OpOverload, Callable[..., Any]]:
-        """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
+        """Functions that rewrite calls to other ATen operators before lowering (:func:`decomposes`)."""
         return self.table("decomposition")
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """What is not lowered since this PyTorch lacks it or declares it otherwise, and why."""
+        """Operators that are not lowered because this PyTorch lacks them or declares them differently.
+
+        Maps their names, and those of families that failed to load, to the reasons.
+        """
         lacking = self.table("unavailable").items()
         return {str(operator): reason for operator, reason in lacking} | self.lost_families
 
     def add(self, lowering: Lowering | HigherOrderLowering) -> None:
-        """Raises :class:`LoweringDefinitionError` if the operator has a lowering already."""
+        """Add a lowering; raise :class:`LoweringDefinitionError` if the operator already has one."""
         part = "lowering" if isinstance(lowering, Lowering) else "higher_order"
         known = getattr(self.record(lowering.operator), part)
         if known is not None:
@@ -168,18 +174,18 @@ def lowers(
 ) -> Callable[[Function], Function]:
     """Register a function as the lowering of one or more overloads.
 
-    ``ignores`` names schema parameters that the function does not take although
-    they matter elsewhere (say why beside it); layout, device, pinning and
-    memory format never change values and are ignored everywhere. ``refuses`` is
-    for calls that only their arguments tell apart from those that can be lowered. ``indices`` and
-    ``values`` are what eager PyTorch asks of them when a call runs (see :mod:`.checks`).
-    ``renamed`` gives the other name that a parameter has in some supported versions of PyTorch.
+    ``ignores`` names schema parameters that the function does not take although they matter for other
+    operators (say why in a comment). Layout, device, pinning and memory format never change values and are
+    always ignored. ``refuses`` returns why a call with the given arguments cannot be lowered, or None.
+    ``indices`` and ``values`` are rules that eager PyTorch checks when a call runs (see :mod:`.checks`).
+    ``renamed`` maps a parameter to the name that it has in some other supported versions of PyTorch.
 
-    An overload that this PyTorch lacks is left out, and so is one of Torchstone's own lowerings whose
-    schema an untested PyTorch has changed; ``Registry.unavailable`` says why.
+    Overloads that this PyTorch lacks are left out. Torchstone's own lowerings are also left out if an
+    untested PyTorch has changed their schema. ``Registry.unavailable`` says why.
 
-    Raises :class:`LoweringDefinitionError` if it is not a Python function of a module, if its
-    parameters are not the schema's, if it does not use one, or if an overload is registered twice.
+    Raises :class:`LoweringDefinitionError` if the function is not a Python function defined in a module, if
+    its parameters differ from the schema's, if it never uses one of them, or if an overload is registered
+    twice.
     """
 
     wrong = [one for one in overloads if not isinstance(one, (OpOverload, MissingOverload))]
@@ -232,7 +238,7 @@ def lowers_higher_order(
 ) -> Callable[[Function], Function]:
     """Register the lowering of a higher-order operator (``cond``, ``while_loop``, ``scan``, …).
 
-    The function takes the operator's arguments, subgraphs as callables of values,
+    The function takes the operator's arguments, with subgraphs as callables of values,
     and ``out``, a tuple of :class:`Spec`.
     """
 
@@ -264,7 +270,7 @@ def _unavailable(into: Registry, overload: Any, reason: str) -> None:
 
 
 def _family(function: Callable[..., Any]) -> str:
-    """The module that defines ``function``, without its packages."""
+    """Return the name of the module that defines ``function``, without its packages."""
     module = getattr(function, "__module__", None)
     if not isinstance(inspect.unwrap(function), types.FunctionType) or not module:
         raise LoweringDefinitionError(
@@ -277,7 +283,11 @@ def _family(function: Callable[..., Any]) -> str:
 def _check(
     function: Callable[..., Any], overload: OpOverload, ignores: frozenset[str], renamed: Mapping[str, str]
 ) -> tuple[frozenset[str], tuple[str, ...], dict[str, str]]:
-    """Special parameters, those of the schema, and what this PyTorch calls otherwise."""
+    """Check the function's parameters against the schema.
+
+    Return its special parameters, its schema parameters, and a map from the names that this PyTorch uses to
+    the names that the function uses, where they differ.
+    """
     schema = schema_of(overload)
     spelled = [argument.name for argument in schema.arguments]
     respelled = {
@@ -306,7 +316,7 @@ def _check(
 
 
 def _loaded(function: Callable[..., Any]) -> set[str]:
-    """Parameters that the function's code (nested functions included) reads."""
+    """Return the names that the function's code reads, including parameters that nested functions read."""
     code = inspect.unwrap(function).__code__
     names = set(code.co_cellvars)
     for instruction in dis.get_instructions(code):
@@ -323,7 +333,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def aten_overloads(names: Iterable[str]) -> list[OpOverload]:
-    """The overloads called ``names`` (``"add.Tensor"``) that this PyTorch has; others are left out.
+    """Return the overloads called ``names`` (``"add.Tensor"``) that this PyTorch has; others are left out.
 
     For operators that some supported PyTorch versions lack.
     """

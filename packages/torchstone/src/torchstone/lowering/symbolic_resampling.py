@@ -1,6 +1,6 @@
-"""Resampling along an axis whose size is a symbol: positions and weights that the program computes.
+"""Resampling along an axis of symbolic size: the program itself computes positions and weights.
 
-They are those of :mod:`.interpolation`, by the same formulas in the same precision.
+The formulas and their precision are those of :mod:`.interpolation`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..hlo import Dim, Value
 
 @dataclass(frozen=True)
 class SymbolicTaps:
-    """For each term of a weighted sum its positions and weights (None: 1), of the output's size."""
+    """Positions and weights (None: 1) for each term of a weighted sum, one per output position."""
 
     terms: Sequence[tuple[Value, Value | None]]
 
@@ -95,5 +95,5 @@ def _split(source: Value, last: Value) -> tuple[Value, Value]:
 
 
 def _last(size: Dim, count: Dim) -> Value:
-    """The input's last position, for each output element."""
+    """Repeat the input's last position for each output element."""
     return hlo.broadcast_in_dim(hlo.dim_scalar(size) - 1, (count,), [])

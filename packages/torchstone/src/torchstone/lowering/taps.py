@@ -26,7 +26,7 @@ Positions = numpy.typing.NDArray[numpy.int64]
 
 @dataclass(frozen=True)
 class Taps:
-    """For each output position, a row of input ``positions`` and their ``weights``.
+    """The input ``positions`` and ``weights`` of each output position, one row per output position.
 
     Both are ``(outputs, terms)``; rows are padded with entries that are not ``used``.
     """
@@ -37,12 +37,12 @@ class Taps:
 
     @classmethod
     def of(cls, positions: Positions, weights: numpy.typing.NDArray[numpy.floating]) -> Taps:
-        """Taps that are all used."""
+        """Make taps that are all used."""
         return cls(positions, weights, numpy.ones(positions.shape, dtype=bool))
 
     @classmethod
     def ranges(cls, starts: Positions, stops: Positions) -> Taps:
-        """Taps for which output ``i`` sums ``starts[i]`` to ``stops[i]`` (exclusive) with weight 1."""
+        """Make taps where output ``i`` sums ``starts[i]`` to ``stops[i]`` (exclusive) with weight 1."""
         terms = int((stops - starts).max(initial=0))
         positions = starts[:, None] + numpy.arange(terms)
         used = positions < stops[:, None]
@@ -53,7 +53,7 @@ class Taps:
         return Taps(self.positions, self.weights * factors[:, None], self.used)
 
     def fixed_point(self) -> tuple[Taps, int]:
-        """Integer weights and the number of their fractional bits: as many as fit in 16 signed bits.
+        """Round weights to integers of 16 signed bits; also return the number of their fractional bits.
 
         Terms at the same position are added before rounding.
         """
@@ -74,7 +74,7 @@ class Taps:
         return Taps(self.positions, numpy.trunc(weights * 2**bits + numpy.copysign(0.5, weights)), used), bits
 
     def adjoint(self, size: int) -> Taps:
-        """The transposed map: from output positions back to ``size`` input positions."""
+        """Return the transposed map: from output positions back to ``size`` input positions."""
         outputs, terms = numpy.nonzero(self.used)
         inputs, weights = self.positions[outputs, terms], self.weights[outputs, terms]
         order = numpy.argsort(inputs, kind="stable")
@@ -92,7 +92,7 @@ class Taps:
         return self.positions.shape[1]
 
     def apply(self, x: Value, axis: int) -> Value:
-        """The weighted sums of ``x`` along ``axis``; unused entries never count, even if they are NaN."""
+        """Compute the weighted sums of ``x`` along ``axis``; unused entries do not count, even if NaN."""
         if self.terms <= _UNROLLED:
             parts = [self._term(x, axis, term) for term in range(self.terms)]
             return functools.reduce(operator.add, parts) if parts else self._nothing(x, axis)
@@ -117,7 +117,7 @@ class Taps:
 
 
 def take_static(x: Value, positions: Positions, axis: int) -> Value:
-    """``x`` at known positions along ``axis``: a slice or a repetition if regular, else a gather."""
+    """Take ``x`` at known positions along ``axis``: by a slice or a repetition if regular, else a gather."""
     size, count = x.shape[axis], len(positions)
     if count and isinstance(size, int):
         step = int(positions[1] - positions[0]) if count > 1 else 1

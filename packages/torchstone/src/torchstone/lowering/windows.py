@@ -1,4 +1,4 @@
-"""Windows that slide over the trailing axes of a value, as shared by pooling operators.
+"""Windows that slide over the trailing axes of a value; pooling operators share them.
 
 Not here: windows whose bounds come from data or from ratios (adaptive and
 fractional pooling use their own indices).
@@ -15,7 +15,7 @@ from ..dtypes import INT32, INT64
 from ..hlo import Value
 
 _DIRECT = 16
-"""Windows with at most this many elements are read at once, larger ones axis by axis."""
+"""Windows with at most this many elements are read at once; larger ones, axis by axis."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Windows:
         return len(self.kernel)
 
     def stages(self) -> list[Windows]:
-        """The same windows as successive steps, last axes first; small windows take one step."""
+        """Split large windows into successive steps of one axis each, last axis first."""
         if hlo.product(self.kernel) <= _DIRECT:
             return [self]
         return [self._along(axis) for axis in reversed(range(self.rank))]
@@ -74,7 +74,7 @@ class Windows:
         )
 
     def frame(self, x: Value, fill: Value | hlo.Number) -> Value:
-        """``x`` padded, and cropped at the end, to exactly the area that the windows cover."""
+        """Pad ``x``, and crop it at the end, to exactly the area that the windows cover."""
         low, high = self._margins(x.rank)
         return x if not any(low) and all(hlo.same_dim(h, 0) for h in high) else hlo.pad(x, fill, low, high)
 
@@ -93,7 +93,7 @@ class Windows:
         return itertools.product(*map(range, self.kernel))
 
     def tap(self, framed: Value, element: Sequence[int]) -> Value:
-        """The given element of every window of a :meth:`frame`."""
+        """Take the given element of every window of a :meth:`frame`."""
         lead = framed.rank - self.rank
         starts = [e * d for e, d in zip(element, self.dilation, strict=True)]
         ends = [start + (c - 1) * s + 1 for start, c, s in zip(starts, self.counts, self.stride, strict=True)]
@@ -102,7 +102,7 @@ class Windows:
         )
 
     def untap(self, values: Value, element: Sequence[int]) -> Value:
-        """The adjoint of framing and :meth:`tap`: each window's value at its element, zeros elsewhere."""
+        """Put each window's value at its element, zeros elsewhere: the adjoint of framing and :meth:`tap`."""
         lead = [0] * (values.rank - self.rank)
         low = [e * d - p for e, d, p in zip(element, self.dilation, self.padding, strict=True)]
         high = [
@@ -112,7 +112,7 @@ class Windows:
         return hlo.pad(values, 0, [*lead, *low], [*lead, *high], [*lead, *(s - 1 for s in self.stride)])
 
     def spread(self, values: Value, fill: hlo.Number) -> list[Value]:
-        """For each element of the input, the values of the windows that contain it.
+        """Return, for each element of the input, the values of the windows that contain it.
 
         There is one list entry per window, with ``fill`` where fewer windows contain an
         element. If windows lie side by side, their values are simply repeated.
@@ -126,10 +126,11 @@ class Windows:
         return [seen.tap(stretched, element) for element in seen.elements()]
 
     def stretch(self, values: Value, fill: hlo.Number) -> tuple[Windows, Value]:
-        """The adjoint windows: one per element of the input, over the windows that contain this element.
+        """Return the adjoint windows, and the frame that they slide over.
 
-        They slide over a frame of ``values``, stretched by the stride and padded with ``fill``.
-        Both are returned. Their last element is the first window.
+        There is one adjoint window per element of the input. It covers the windows that contain this element.
+        The frame has ``values``, stretched by the stride and padded with ``fill``. An adjoint window's last
+        element is the window whose first element is the input element.
         """
         lead: list[hlo.Dim] = [0] * (values.rank - self.rank)
         low = [(k - 1) * d - p for k, d, p in zip(self.kernel, self.dilation, self.padding, strict=True)]
@@ -153,7 +154,7 @@ class Windows:
 
 
 def places(x: Value, rank: int) -> Value:
-    """For each element of ``x``, its row-major position within the last ``rank`` axes, as int32 or int64."""
+    """Return each element's row-major position within the last ``rank`` axes, as int32 or int64."""
     sizes = x.shape[-rank:]
     volume = hlo.static_dim(hlo.product(sizes))
     dtype = INT64 if volume is not None and volume >= 1 << 31 else INT32
@@ -165,7 +166,7 @@ def places(x: Value, rank: int) -> Value:
 
 
 def first_maximum(values: Value, where: Value, axes: Sequence[int]) -> tuple[Value, Value]:
-    """The largest of ``values`` along ``axes`` and its entry of ``where``.
+    """Return the largest of ``values`` along ``axes`` and its entry of ``where``.
 
     Of equal values, the one with the smallest ``where`` counts. NaN is larger than
     everything; of several NaNs, the one with the largest ``where`` counts (as in

@@ -42,10 +42,10 @@ Doubles = NDArray[numpy.float64]
 
 @dataclass(frozen=True)
 class Accuracy:
-    """One function's worst errors in ULPs; ``at`` are the operands at which Torchstone's is found.
+    """One function's worst errors in ULPs; ``at`` has the operands of Torchstone's worst error.
 
-    ``breaches`` holds, for each region that breaks the rule, the operands, Torchstone's
-    error and eager's worst one there, the furthest beyond the rule first.
+    ``breaches`` has for each region that breaks the rule the operands, Torchstone's
+    error there and eager's worst error in the region, the worst breach first.
     """
 
     name: str
@@ -103,7 +103,7 @@ def judge(name: str, operands: Sequence[Floats], found: Floats, eager: Floats, t
 
 
 def errors(found: Floats, truth: Doubles) -> Doubles:
-    """|found − truth| in ULPs of float32; infinite where only one is NaN, 0 where both are flushed."""
+    """Return |found − truth| in ULPs of float32: infinite if only one is NaN, 0 if both may be flushed."""
     got, want = (
         numpy.clip(numpy.nan_to_num(values.astype(numpy.float64), nan=0.0), -_BEYOND, _BEYOND)
         for values in (found, truth)
@@ -117,7 +117,10 @@ def errors(found: Floats, truth: Doubles) -> Doubles:
 
 
 def _regions(operands: Sequence[Floats]) -> NDArray[numpy.int64]:
-    """A number for each element: sign and exponent of one operand, four octaves together of each of two."""
+    """Return a region number for each element: its operand's sign and exponent.
+
+    With two operands, four exponents of each operand make one region.
+    """
     octaves = 0 if len(operands) == 1 else 2
     key = numpy.zeros(len(operands[0]), numpy.int64)
     for operand in operands:
@@ -133,9 +136,9 @@ def _at(operands: Sequence[Floats], i: int) -> tuple[float, ...]:
 
 
 def sweep(mantissas: int = 48) -> Floats:
-    """Every exponent of both signs with ``mantissas`` fractions each, and the neighbors of special points.
+    """Return every exponent of both signs with ``mantissas`` fractions each, and neighbors of special points.
 
-    These are the integers and halves up to 20 (zeros and poles of the gamma functions,
+    The special points are the integers and halves up to 20 (zeros and poles of the gamma functions,
     ends of domains), the multiples of π/2 up to 64, and zeros, infinities and NaN.
     """
     steps = numpy.arange(mantissas, dtype=numpy.uint32)
@@ -153,7 +156,7 @@ def sweep(mantissas: int = 48) -> Floats:
 
 
 def grid(count: int = 220) -> tuple[Floats, Floats]:
-    """Pairs of ``count`` operands each: spread over all exponents, and denser between 1/16 and 64."""
+    """Return all pairs of about ``count`` operands: over all exponents, and denser between 1/16 and 64."""
     wide = numpy.geomspace(2.0**-125, 2.0**126, count // 4)
     middle = numpy.geomspace(2.0**-4, 64.0, count // 4)
     side = numpy.concatenate([wide, middle, numpy.arange(1, 9) / 2]).astype(numpy.float32)
@@ -168,9 +171,9 @@ def grid(count: int = 220) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Measured:
-    """A function of tensors, how its truth is computed in float64, and the least operand to try.
+    """A function of tensors, a formula for its truth in float64, and the least operand to try.
 
-    ``truth`` is None where eager's own float64 kernel has the digits.
+    ``truth`` is None if eager's own float64 kernel is accurate enough.
     """
 
     function: Function
@@ -194,7 +197,7 @@ def _gelu_tanh_derivative(x: torch.Tensor) -> torch.Tensor:
 
 
 def _zeta(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """Eager's, where it divides zero by zero because all its terms vanish: zero."""
+    """Return eager's zeta, but 0 where eager divides zero by zero because all its terms vanish."""
     found = torch.special.zeta(x, q)
     return torch.where(found.isnan() & (x > 1) & (q > 1), 0.0, found)
 
@@ -229,7 +232,7 @@ def unary_functions() -> dict[str, Measured]:
 
 
 def _gradients() -> dict[str, Measured]:
-    """The derivatives that PyTorch has operators for, for a gradient of one."""
+    """Return the derivatives that have their own operators in PyTorch, for an incoming gradient of one."""
     aten = torch.ops.aten
     kernels: dict[str, Function] = {
         "gelu_backward": aten.gelu_backward,
@@ -250,7 +253,7 @@ def _derivative(kernel: Function, x: torch.Tensor) -> torch.Tensor:
 
 
 def _elementwise_losses() -> dict[str, Measured]:
-    """Losses of each element by itself, for a target of one."""
+    """Return the losses that treat each element separately, for a target of one."""
     functional = torch.nn.functional
 
     def loss(function: Function, x: torch.Tensor) -> torch.Tensor:
@@ -274,7 +277,7 @@ def _elementwise_losses() -> dict[str, Measured]:
 
 
 def _polynomials() -> dict[str, Measured]:
-    """Orthogonal polynomials of degree 5, and 9 where PyTorch has a closed form for high degrees."""
+    """Return orthogonal polynomials of degree 5, and 9 if PyTorch has a closed form for high degrees."""
     chebyshev = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
     others = ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l"]
     others.append("legendre_polynomial_p")
@@ -310,7 +313,7 @@ def survey(mantissas: int = 48, count: int = 220, *, only: Iterable[str] = ()) -
 
 
 def describe(found: Accuracy, most: int = 3) -> str:
-    """The regions that break the rule, the first ``most`` of them; empty if none does."""
+    """Describe the worst ``most`` regions that break the rule; empty if none does."""
     return "\n".join(
         f"{found.name}{at}: {error:.3g} ULP, eager at most {eager:.3g} there"
         for at, error, eager in islice(found.breaches, most)

@@ -13,12 +13,12 @@ from ..torch_internals.tensors import overlaps, storage_identity
 
 @caches_as_trees()
 def tensors(*values: Any) -> list[torch.Tensor]:
-    """The tensors in nested values and in caches, in pytree order."""
+    """Return the tensors in nested values and in caches, in pytree order."""
     return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """The properties in which tensors from eager PyTorch and from a compiled function must agree."""
+    """Return the properties that must be equal for tensors of eager PyTorch and of a compiled function."""
     return (
         tensor.dtype,
         tuple(tensor.shape),
@@ -31,7 +31,7 @@ def form(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def sharing(found: list[torch.Tensor]) -> list[int]:
-    """For each tensor, the index of the first tensor that shares its memory."""
+    """Return for each tensor the index of the first tensor that shares its memory."""
     first: dict[int, int] = {}
     return [
         first.setdefault(storage_identity(one.untyped_storage()), place) for place, one in enumerate(found)
@@ -39,9 +39,10 @@ def sharing(found: list[torch.Tensor]) -> list[int]:
 
 
 def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
-    """Values, forms and shared memory are those of eager PyTorch; so is what a write through each changes.
+    """Assert that values, forms and shared memory are eager PyTorch's, and so are the effects of writes.
 
-    What has a gradient is compared without ``_is_view``: a result of a custom function is never one.
+    ``_is_view`` is not compared if a tensor requires a gradient: results of a custom autograd function are
+    never views.
     """
     torch.testing.assert_close(ours, eager, equal_nan=True)
     assert [form(one) for one in ours] == [form(one) for one in eager]
@@ -52,7 +53,7 @@ def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
 
 
 def assert_written_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
-    """A write through each tensor changes the same elements of all others as in eager PyTorch."""
+    """Assert that a write through each tensor changes the same elements of the others as in eager PyTorch."""
     with torch.no_grad():
         for place, (one, other) in enumerate(zip(ours, eager, strict=True)):
             for target in (one, other):

@@ -1,10 +1,10 @@
-"""Calls of a suite answered by StableHLO artifacts: many calls in one program.
+"""Answer the calls of a suite by StableHLO artifacts, with many calls in one program.
 
-Forward calls are exported, saved, loaded and run; those that must raise with
-``config.check_indices`` and ``check_values``, since programs without them take everything.
-Gradients come from ``torch.compile``, as users get them. Calls that differentiate twice or
-forward, which compiled functions cannot, are traced with autograd inside, made functional,
-lowered to a portable module and run. Not here: what optest's drivers are (``conformance``) and
+Forward calls are exported, saved, loaded and run. Calls that must raise run with
+``config.check_indices`` and ``check_values``, because programs without these checks accept any values.
+Gradients come from ``torch.compile``, as users get them. Compiled functions cannot differentiate
+twice or in forward mode; such calls are traced with autograd inside, made functional,
+lowered to a portable module and run. Not here: optest's drivers (``conformance``), and
 whether an answer is right (optest).
 """
 
@@ -61,7 +61,7 @@ from .operators import compiled_graph, to_tensor
 from .sparse_calls import in_parts, is_taken_apart, with_dense_gradients
 
 _TOGETHER = 48
-"""The maximum number of calls in a program: more cost more compile time than they save in captures."""
+"""The most calls in a program; more would cost more compile time than they save in captures."""
 _LACKING = (UnsupportedOperators, FallbackRefused)
 _DECLINED = (*_LACKING, NotImplementedError, UnsupportedDtype, UnsupportedLayout, CaptureError)
 
@@ -70,7 +70,7 @@ _Outcome = tuple[list[list[Any]], Answer]
 
 
 def captured(calls: Sequence[Call]) -> ExportedProgram:
-    """Forward calls as one exported program, ready to be lowered."""
+    """Capture forward calls as one exported program, ready to be lowered."""
     every, operands = together(calls)
     return normalize(capture(every, operands, dynamic_shapes=_sizes(calls)))
 
@@ -81,9 +81,9 @@ Capture = Callable[[Sequence[Call]], ExportedProgram]
 def answer(
     calls: Sequence[Call], repeats: int = 1, engine: str | None = None, capture: Capture = captured
 ) -> list[Answer]:
-    """One answer per call, by programs of up to 48 calls that run ``repeats`` times.
+    """Return one answer per call, from programs of up to 48 calls that run ``repeats`` times.
 
-    A call that fails costs only itself. ``capture`` stands for :func:`captured`.
+    A call that fails does not affect the other answers. ``capture`` is used in place of :func:`captured`.
     """
     answers: list[Answer] = []
     runs: dict[str, Callable[..., _Outcome]] = {FORWARD: partial(_exported, capture), GRADIENT: _compiled}
@@ -101,7 +101,7 @@ def answer(
 
 
 def _metered(lost: Parts, run: Callable[..., _Outcome], calls: Sequence[Call]) -> _Outcome:
-    """``run(calls, seconds)``; what an attempt took that failed is added to ``lost``."""
+    """Return ``run(calls, seconds)``; if that fails, add the time it took to ``lost``."""
     seconds: Parts = {}
     try:
         return run(calls, seconds)
@@ -112,7 +112,7 @@ def _metered(lost: Parts, run: Callable[..., _Outcome], calls: Sequence[Call]) -
 
 
 def _charged(answers: list[Answer], lost: Parts) -> list[Answer]:
-    """``answers`` with the time of failed attempts charged to the calls that failed, or else to all."""
+    """Add the time of failed attempts to the answers of calls that failed, or if none did, to all."""
     payers = [one for one in answers if one.outputs is None] or answers
     for one in payers:
         parts = {name: taken / len(payers) for name, taken in lost.items()}
@@ -132,7 +132,7 @@ def _failed(error: BaseException) -> Answer:
 
 
 def _reason(error: Exception) -> str:
-    """The reason why something does not compile, in one line."""
+    """Return the reason why something does not compile, in one line."""
     if isinstance(error, _LACKING):
         return "; ".join(f"{node.overload}: {node.reason}" for node in error.nodes)
     return str(error).strip().partition("\n")[0]
@@ -141,7 +141,7 @@ def _reason(error: Exception) -> str:
 def _exported(
     capture: Capture, repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts
 ) -> _Outcome:
-    """All outputs of every run of the loaded artifact; ``seconds`` is filled in."""
+    """Return all outputs of every run of the loaded artifact; fill in ``seconds``."""
     runs = []
     must_raise = calls[0].results is None
     with torch.no_grad(), override(check_indices=must_raise, check_values=must_raise):
@@ -163,9 +163,10 @@ def _exported(
 
 
 def _compiled(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
-    """Gradients of every run of a function compiled by ``torch.compile``; fills in ``seconds``.
+    """Return gradients of every run of a function compiled by ``torch.compile``; fill in ``seconds``.
 
-    What it takes only under capture rules (sparse tensors, sizes that depend on values) is captured first.
+    A function that needs capture rules (for sparse tensors, or sizes that depend on values) is captured
+    first.
     """
     whole = merged(calls)
     require_plain("a call's operand", whole.operands)
@@ -175,7 +176,7 @@ def _compiled(repeats: int, engine: str | None, calls: Sequence[Call], seconds: 
         except (FallbackRefused, dynamo.TorchDynamoException.get()) as error:
             if isinstance(error, dynamo.BackendCompilerFailed.get()):
                 raise
-            leaves = [  # some functions compute other things if gradients are asked for
+            leaves = [  # some functions compute other things if an input requires gradients
                 one.detach().requires_grad_(place in whole.wrt) for place, one in enumerate(whole.tensors)
             ]
             runs = _gradients(capture(whole.function, leaves).module(), calls, repeats, engine)
@@ -185,7 +186,7 @@ def _compiled(repeats: int, engine: str | None, calls: Sequence[Call], seconds: 
 def _gradients(
     function: Callable[..., Any], calls: Sequence[Call], repeats: int, engine: str | None
 ) -> list[list[torch.Tensor]]:
-    """The gradients of ``calls`` with ``function`` compiled as one graph, nothing of it in eager PyTorch."""
+    """Return the gradients of ``calls``, with ``function`` compiled as one graph without fallback."""
     dynamo.reset()
     options: dict[str, Any] = {"fallback": False} | ({} if engine is None else {"engine": engine})
     with plain_errors():
@@ -194,7 +195,7 @@ def _gradients(
 
 
 def _traced(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
-    """All outputs of every run of a graph that has autograd's own operators in it; fills in ``seconds``."""
+    """Return all outputs of every run of a graph that contains autograd's operators; fill in ``seconds``."""
     every, operands = together(calls)
     require_plain("a call's operand", operands)
     with _timed(seconds, "capture"):
@@ -207,14 +208,14 @@ def _traced(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Pa
 
 
 def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> GraphModule:
-    """``function`` traced under capture rules, differentiation included, then without mutation.
+    """Trace ``function`` and its differentiation under capture rules, then remove mutations and views.
 
-    Autograd comes first: ``requires_grad_`` is not allowed under functionalization.
+    Autograd is traced first, because ``requires_grad_`` is not allowed under functionalization.
     """
     inputs = [one.detach() for one in operands]
 
     def on_copies(*given: torch.Tensor) -> Any:
-        """A call may write to its arguments (running statistics); programs may not."""
+        """Call ``function`` on copies, because it may write to its arguments (running statistics)."""
         return function(*(one.clone() for one in given))
 
     with passing_value_checks(), mended_operators():
@@ -236,7 +237,7 @@ _SAME_MEMORY = (torch.ops.aten.clone.default, torch.ops.aten.detach.default, tor
 
 
 def _refuse_other_memory(module: GraphModule, operands: Sequence[torch.Tensor]) -> None:
-    """Raise if ``as_strided`` addresses memory around an operand: a copy has other memory around it."""
+    """Raise if ``as_strided`` addresses memory around an operand, which a copy of the operand lacks."""
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
     for place, operand in zip(places, operands, strict=True):
         if operand.untyped_storage().nbytes() == operand.numel() * operand.element_size():
@@ -254,9 +255,10 @@ def _refuse_other_memory(module: GraphModule, operands: Sequence[torch.Tensor]) 
 
 
 def _settle_copies(module: GraphModule) -> None:
-    """Make reads of a tensor after a ``copy_`` into it see the copied value.
+    """Remove each ``copy_``, and make later reads of its target read the copied value.
 
-    PyTorch's decomposition of batch norm updates running statistics below functionalization.
+    They come from PyTorch's decomposition of batch norm, which updates running statistics below
+    functionalization.
     """
     for node in list(module.graph.nodes):
         if node.target is not torch.ops.aten.copy_.default:
@@ -271,7 +273,7 @@ def _settle_copies(module: GraphModule) -> None:
 
 
 def _sizes(calls: Sequence[Call]) -> list[dict[int, Any]] | None:
-    """The dynamic shapes for ``torch.export``: first dimensions that differ in a run are dynamic."""
+    """Return dynamic shapes for ``torch.export``: a first dimension is dynamic if the run's size differs."""
     if not any(call.resized for call in calls):
         return None
     pairs = [pair for call in calls for pair in zip(call.operands, call.run.operands, strict=True)]
@@ -279,7 +281,7 @@ def _sizes(calls: Sequence[Call]) -> list[dict[int, Any]] | None:
 
 
 def _form(module: bytes) -> str:
-    """``composite`` if the module calls a composite: bytecode names the operations that it has."""
+    """Return ``composite`` if the module calls one, else ``native``: bytecode has operations by name."""
     return "composite" if b"composite" in module else "native"
 
 

@@ -1,4 +1,4 @@
-"""What tells two artifacts apart: how they are called, their weights, and the operations of their modules.
+"""The differences between two artifacts: their signatures, weights, and the operations of their modules.
 
 Works without torch. Nothing in the artifacts is run.
 """
@@ -18,12 +18,15 @@ from ..hlo.portable import text_of
 from ..signature import InputSpec, OutputSpec, Signature
 
 _OPERATION = re.compile(r"\b((?:stablehlo|chlo)\.\w+)(?: \"([\w.]+)\")?")
-"""The name of an operation in a module's text; a composite's own name behind it."""
+"""The name of an operation in a module's text; for a composite, its own name follows."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs: ``part`` is signature, weights or module; None is what is not there."""
+    """One difference in a ``part`` (signature, weights or module).
+
+    ``first`` and ``second`` are the two sides; None if that side has nothing to show.
+    """
 
     part: str
     what: str
@@ -39,7 +42,7 @@ class Difference:
 
 
 def differences(first: Artifact, second: Artifact) -> list[Difference]:
-    """All differences, those of the signature first; empty where calls of both mean the same."""
+    """Return all differences, those of the signature first; empty if calls of both mean the same."""
     return [
         *_of_mappings("signature", _described(first.signature), _described(second.signature)),
         *_of_weights(first.weights, second.weights),
@@ -102,6 +105,6 @@ def _of_modules(first: bytes, second: bytes) -> list[Difference]:
 
 
 def _operations(text: str) -> Counter[str]:
-    """How often each operation is there."""
+    """Count the occurrences of each operation."""
     found: Sequence[tuple[str, str]] = _OPERATION.findall(text)
     return Counter(f"{name} {composite}".strip() for name, composite in found)

@@ -1,7 +1,7 @@
-"""Models of the zoo at several batch sizes: which inputs have a batch, and one program for every size.
+"""Models of the zoo at several batch sizes: find the batch axes, and make one example for all sizes.
 
-Eager PyTorch says what a batch is: some axes of one length, by one for each tensor, that it takes at every
-other length too. Not here: running the program (:mod:`.examples`).
+Eager PyTorch decides what a batch is: at most one axis of each tensor, all of the same length, such that the
+model also runs with that length changed. Not here: running the program (:mod:`.examples`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _MOST = 4096
 
 @dataclass(frozen=True)
 class Batch:
-    """The axis of each tensor among the inputs, in pytree order; None where a tensor has no batch."""
+    """The batch axis of each tensor among the inputs, in pytree order; None if a tensor has no batch."""
 
     axes: tuple[int | None, ...]
     size: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """At least four, in order: the example's own first, then 1 and larger ones among others."""
+        """At least four sizes: the example's own first, the others in ascending order; 1 is among them."""
         others = {1, 2, 4, self.size + 1, 2 * self.size + 1} - {self.size}
         return (self.size, *sorted(others))
 
 
 class NoBatch(Exception):
-    """The inputs have no axis that eager PyTorch takes at other lengths; the message says what it raises."""
+    """The inputs have no axis whose length can change in eager PyTorch; the message has its error."""
 
 
 def batch_of(example: Example) -> Batch:
-    """Where the inputs of ``example`` have their batch. Raises :class:`NoBatch`."""
+    """Return the batch axes of the inputs of ``example``; raises :class:`NoBatch` if there are none."""
     refused = ""
     for batch in _candidates(_tensors(example.args), time_first=_is_time_first(example.model)):
         try:
@@ -59,10 +59,11 @@ def batch_of(example: Example) -> Batch:
 
 
 def at_every_size(example: Example) -> tuple[Example, tuple[int, ...]]:
-    """``example`` with a dynamic batch and inputs of every size of it; and these sizes, the example's first.
+    """Return ``example`` with a dynamic batch and inputs of several sizes; and these sizes, its own first.
 
-    Rows of the example's inputs repeat, so that indices and lengths stay what the model takes. An example
-    that has dynamic dimensions is left as it is: the batch is the first one. Raises :class:`NoBatch`.
+    The new inputs repeat rows of the example's own, so that indices and lengths stay valid. An example that
+    already has dynamic dimensions is returned unchanged; its batch is the first dimension of its first
+    tensor. Raises :class:`NoBatch`.
     """
     if example.dynamic_shapes is not None:
         every = (example.args, *example.others)
@@ -85,13 +86,13 @@ def _tensors(args: tuple[object, ...]) -> list[Tensor]:
 
 
 def _is_time_first(model: object) -> bool:
-    """Whether a recurrent or attention layer has its batch second."""
+    """Whether a layer of the model has its batch in the second dimension (``batch_first=False``)."""
     parts = model.modules() if isinstance(model, torch.nn.Module) else ()
     return any(getattr(part, "batch_first", True) is False for part in parts)
 
 
 def _candidates(tensors: Sequence[Tensor], *, time_first: bool) -> Iterator[Batch]:
-    """Axes that may be the batch: first the same ones of as many tensors as possible, then others."""
+    """Yield axes that may be the batch: first the same axis of as many tensors as possible, then others."""
     shapes = [tuple(one.shape) if one.layout == torch.strided else () for one in tensors]
     tried = set()
     for first, place in itertools.product((1, 0) if time_first else (0, 1), range(len(shapes))):
@@ -111,7 +112,7 @@ def _candidates(tensors: Sequence[Tensor], *, time_first: bool) -> Iterator[Batc
 
 
 def _at(example: Example, batch: Batch, size: int) -> tuple[object, ...]:
-    """The arguments with ``size`` rows."""
+    """Return the arguments with ``size`` rows in the batch."""
     axes = iter(batch.axes)
 
     def resized(leaf: object) -> object:
@@ -126,7 +127,7 @@ def _at(example: Example, batch: Batch, size: int) -> tuple[object, ...]:
 
 def _in_eager(example: Example, args: tuple[object, ...]) -> None:
     model = copy.deepcopy(example.reference or example.model)
-    # Without its checks a sparse tensor of the wrong sizes reads and writes beyond its memory.
+    # Without these checks, a sparse tensor of the wrong sizes reads and writes outside of its memory.
     with torch.no_grad(), torch.sparse.check_sparse_tensor_invariants(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model(*args)

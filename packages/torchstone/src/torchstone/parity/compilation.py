@@ -1,7 +1,7 @@
 """Observe ``torch.compile``: allow no fallback, and count graphs, graph breaks and operators.
 
-Shared by demo and verify. Dynamo's counters belong to the process. Watching resets
-Dynamo, so that everything counted was compiled inside the block.
+Dynamo's counters are global to the process. Watching resets Dynamo, so that
+everything that is counted was compiled inside the block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELIBERATE = "Call to `torch._dynamo.graph_break()`"
 
 @dataclass
 class Compilation:
-    """What was compiled inside a :func:`watched` block; complete when the block ends.
+    """A record of what was compiled inside a :func:`watched` block; complete when the block ends.
 
     ``breaks`` counts graph breaks by reason, ``deliberate_breaks`` those that a
     program asks for with ``torch._dynamo.graph_break()``.
@@ -84,7 +84,7 @@ def watched() -> Iterator[Compilation]:
 
 
 def compiled(function: Callable[..., Any], *, fallback: bool = False) -> Callable[..., Any]:
-    """``function`` with ``backend="torchstone"``; without ``fallback``, running eagerly is an error."""
+    """Compile ``function`` with ``backend="torchstone"``; without ``fallback``, a fallback is an error."""
     return torch.compile(function, backend="torchstone", options={"fallback": fallback})
 
 

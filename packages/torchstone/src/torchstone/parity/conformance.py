@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class ArtifactDriver(CallDriver):
-    """Exports what PyTorch calls for the case, saves the artifact, loads it and runs it on NumPy arrays.
+    """A driver that exports the case's PyTorch call, saves and loads the artifact, and runs it on arrays.
 
-    The driver ``torchstone:ENGINE`` runs it on that engine (``pjrt``, ``reference``, ``iree``, ``jax``);
-    ``torchstone`` on the one that the case's chip names, or on the default.
+    The driver ``torchstone:ENGINE`` uses that engine (``pjrt``, ``reference``, ``iree``, ``jax``). The driver
+    ``torchstone`` uses the engine that the case's chip names, or the default one.
     """
 
     kind = "stablehlo"
@@ -46,7 +46,7 @@ class ArtifactDriver(CallDriver):
             self.packages = (*self.packages, "iree-base-compiler", "iree-base-runtime")
 
     def setup(self) -> None:
-        """Start the engine; raises :class:`BackendError` where it is missing."""
+        """Start the engine; raises :class:`BackendError` if it is missing."""
         from ..errors import TorchstoneError
         from ..runtime import get_engine
 
@@ -56,7 +56,7 @@ class ArtifactDriver(CallDriver):
             raise BackendError(error.message, error.hint) from None
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """The outputs of the loaded program; :class:`Unsupported` for what does not lower."""
+        """Return the outputs of the loaded program; raises :class:`Unsupported` if it cannot be exported."""
         import torch
 
         from optest.torch.calls import call_of
@@ -76,7 +76,7 @@ class ArtifactDriver(CallDriver):
         return tuple(loaded(*inputs))
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        """One answer per call of a suite (see ``optest.torch.opinfo``), many of them by one artifact."""
+        """Return one answer per call of a suite (see ``optest.torch.opinfo``); calls share artifacts."""
         from .answers import answer
 
         return answer(calls, repeats, self.engine)
@@ -84,7 +84,7 @@ class ArtifactDriver(CallDriver):
 
 @contextmanager
 def fallbacks() -> Iterator[list[str]]:
-    """Collects the overloads that the ``torch.compile`` backend leaves to eager PyTorch inside the block."""
+    """Collect the overloads that the ``torch.compile`` backend leaves to eager PyTorch inside the block."""
     from ..backend.records import recorded
 
     left: list[str] = []
@@ -94,7 +94,7 @@ def fallbacks() -> Iterator[list[str]]:
 
 
 class PjrtDevice(TorchDevice):
-    """Calls operators eagerly on the device ``pjrt``; what the device leaves to the CPU is a fallback."""
+    """A driver that calls operators eagerly on the device ``pjrt``; those left to the CPU are fallbacks."""
 
     packages = ("torchstone", "torch", "jaxlib")
 
@@ -109,7 +109,7 @@ class PjrtDevice(TorchDevice):
         super().setup()
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        """One answer per call, with the operators that were computed on the CPU."""
+        """Return one answer per call, with the operators that were computed on the CPU."""
         from ..config import override
         from ..device.fallback import counts
 
@@ -123,7 +123,7 @@ class PjrtDevice(TorchDevice):
 
 
 def register() -> None:
-    """What the entry point calls: make the drivers and the backend's fallbacks known to optest."""
+    """Make the drivers and the backend's fallbacks known to optest; the entry point calls this."""
     backend_manager.register(ArtifactDriver())
     backend_manager.register_family(Family("torchstone", ArtifactDriver))
     backend_manager.register(PjrtDevice())

@@ -1,9 +1,9 @@
-"""The main job on real input: train, export, reload elsewhere, classify; each step uses the compiler.
+"""The demo on real data: train, export, reload in another process, classify; all through the compiler.
 
 A small CNN learns scikit-learn's handwritten digits through ``compile_step``: forward
 pass, backward pass and Adam's update are one program. ``torch.compile`` without fallback
-then classifies. The same training runs in eager PyTorch, epoch by epoch in turns, for
-comparison and for times. Not here: how the report is shown.
+then classifies. The same training runs in eager PyTorch, in alternating epochs, to compare
+results and times. Not here: how the report is shown.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ENOUGH = 0.97
 
 BATCH, EPOCHS, HELD_OUT = 64, 20, 360
 SETTLING, WARM_UP = 14, 5
-"""How many epochs, and steps of each later epoch, to leave out of the steady-state time.
+"""How many epochs, and first steps of each later epoch, the steady-state time leaves out.
 
-In about 270 steps ``compile_step`` has measured the ways to make one, and left out those that are slower.
+After about 270 steps ``compile_step`` has measured the ways to compute a step and chosen the fastest.
 """
 
 
@@ -68,8 +68,8 @@ class DemoReport:
 
     ``accuracy.eager`` is that of the twin trained in eager PyTorch. ``differences``
     compares the held-out digits' logits with eager's for the same weights. Times
-    are of one training step; ``speed`` is the median over epochs of eager's time by
-    the compiled one's.
+    are of one training step; ``speed`` is the median over epochs of eager's time
+    divided by the compiled time.
     """
 
     accuracy: Accuracy
@@ -87,7 +87,7 @@ class DemoReport:
         return not self.failures
 
     def rows(self) -> list[tuple[str, str]]:
-        """The report as the rows of a table: label and value."""
+        """Return the report as the rows of a table: label and value."""
         seen, graphs = self.compilation, self.compilation.graphs
         kinds = ", ".join(f"{count} {kind}" for kind, count in graphs.items())
         return [
@@ -124,12 +124,12 @@ class DemoReport:
 
 
 def run_demo(progress: Callable[[str], None] = lambda stage: None) -> DemoReport:
-    """Train, export, reload, classify, compare; ``progress`` is told each stage as it begins.
+    """Train, export, reload, classify, compare; ``progress`` is called with each stage as it begins.
 
     Raises :class:`~torchstone.errors.MissingExtra` without scikit-learn, and
-    :class:`~torchstone.errors.FallbackRefused` where an operator would run in
-    eager. Everything else that is wrong is in ``failures``. Resets Dynamo and
-    leaves PyTorch's random state as it was.
+    :class:`~torchstone.errors.FallbackRefused` if an operator would run in
+    eager. All other problems are in ``failures``. Resets Dynamo and restores
+    PyTorch's random state.
     """
     digits = load_digits()
     with torch.random.fork_rng(devices=[]), watched() as compilation, plain_errors():
@@ -168,7 +168,7 @@ def run_demo(progress: Callable[[str], None] = lambda stage: None) -> DemoReport
 
 
 def verdict(report: DemoReport) -> list[str]:
-    """All problems in a report."""
+    """Return all problems in a report."""
     found = [
         f"the {name} model classifies {share:.2%} right; at least {ENOUGH:.0%} are needed"
         for name, share in (("compiled", report.accuracy.compiled), ("artifact's", report.accuracy.artifact))
@@ -185,7 +185,7 @@ def verdict(report: DemoReport) -> list[str]:
 
 
 def load_digits() -> Digits:
-    """scikit-learn's 1,797 digits, shuffled; raises :class:`~torchstone.errors.MissingExtra`."""
+    """Load scikit-learn's 1,797 digits, shuffled; raises :class:`~torchstone.errors.MissingExtra`."""
     try:
         from sklearn.datasets import load_digits as load
     except ImportError as error:
@@ -198,7 +198,7 @@ def load_digits() -> Digits:
 
 
 def small_cnn() -> nn.Sequential:
-    """Two convolutions with batch norm, pooling and a linear layer: ``[n, 1, 8, 8]`` → ``[n, 10]``."""
+    """Make two convolutions with batch norm, pooling and a linear layer: ``[n, 1, 8, 8]`` → ``[n, 10]``."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
         nn.BatchNorm2d(16),
@@ -230,16 +230,17 @@ def _eager_step(model: nn.Module) -> Step:
 
 
 def _train_both(model: nn.Module, twin: nn.Module, digits: Digits) -> tuple[float, list[float], list[float]]:
-    """Train both on the same batches: the first compiled step, and a step of each epoch, compiled and eager.
+    """Train both models on the same batches, and return times in seconds.
 
-    All in seconds. They take turns by epochs, so that neither disturbs the other's threads.
+    They are the time of the first compiled step, and for each epoch the median time of a step, compiled
+    and eager. The models take turns by epochs, so that neither disturbs the other's threads.
     """
     steps: list[Step] = [compile_step(model, _adam(model), cross_entropy), _eager_step(twin)]
     seconds: tuple[list[float], list[float]] = ([], [])
     first_call_s = 0.0
     for epoch in range(EPOCHS):
         order = torch.randperm(len(digits.labels))
-        whole = len(order) // BATCH * BATCH  # one shape, one program
+        whole = len(order) // BATCH * BATCH  # whole batches only: one shape, so one program
         batches = [(digits.images[batch], digits.labels[batch]) for batch in order[:whole].split(BATCH)]
         for step, found in zip(steps, seconds, strict=True):
             times = [_timed(step, *batch) for batch in batches]
@@ -260,7 +261,7 @@ def _accuracy(logits: torch.Tensor, digits: Digits) -> float:
 
 
 def _through_artifact(model: nn.Module, digits: Digits) -> tuple[numpy.ndarray[Any, Any], int]:
-    """The held-out digits' logits from a saved artifact in a fresh process, and the file's bytes."""
+    """Return the held-out digits' logits from an artifact in a fresh process, and its size in bytes."""
     program = export(model, (digits.test_images,))
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         path = program.save(Path(folder, "digits.stone"))

@@ -1,10 +1,10 @@
-"""The calls that AOTAutograd makes: PyTorch calls and the overloads that make up their derivatives.
+"""PyTorch calls, and the overloads of their derivatives in the graphs that AOTAutograd makes.
 
-``DERIVATIVES`` is a table by family. A text is evaluated on the example inputs of the
-inventory (:mod:`.inventory.calls`); with it stand the overloads that PyTorch's derivative
-formulas leave in the backward graph, as far as they say what is differentiated
-(elementwise arithmetic is left out). :func:`check` runs a family and says what was
-reached and what is wrong.
+``DERIVATIVES`` is a table by family. Its keys are texts that are evaluated on the example
+inputs of the inventory (:mod:`.inventory.calls`). Its values are the overloads that PyTorch's
+derivative formulas leave in the backward graph and that are typical of the call
+(elementwise arithmetic is left out). :func:`check` runs a family, and reports which
+overloads were called and which gradients are wrong.
 
 Not here: derivatives of single overloads, which operator samples check.
 """
@@ -176,16 +176,16 @@ DERIVATIVES: Mapping[str, Mapping[str, Overloads]] = {
 
 @dataclass(frozen=True)
 class Checked:
-    """The overloads of one family's backward graph, and a complaint for each text whose gradients differ."""
+    """The overloads in one family's backward graph, and a complaint for each text whose gradients differ."""
 
     called: frozenset[str]
     complaints: Mapping[str, str]
 
 
 def check(family: str) -> Checked:
-    """All calls of a family in one program through ``torch.compile``, their gradients against eager's.
+    """Run all calls of a family in one program by ``torch.compile``, and compare gradients with eager's.
 
-    Raises :class:`AssertionError` if something is left to eager PyTorch.
+    Raises :class:`AssertionError` if an operator is left to eager PyTorch.
     """
     items = []
     for text in DERIVATIVES[family]:

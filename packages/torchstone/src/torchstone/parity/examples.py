@@ -1,4 +1,4 @@
-"""One example compared with eager PyTorch: its artifact, and its gradients through ``torch.compile``.
+"""Compare one example with eager PyTorch: its artifact, and its gradients through ``torch.compile``.
 
 Quicker and narrower than :mod:`.verify`: no fresh process, one comparison for each tensor.
 """
@@ -33,16 +33,16 @@ Tensors = list[torch.Tensor]
 
 
 def check_forward(example: Example, *, engine: str | None = None) -> list[Comparison]:
-    """The results of the saved and loaded artifact, for every set of arguments, against eager's.
+    """Save and load the artifact, and compare its results with eager's, for every set of arguments.
 
-    Raises :class:`AssertionError` for a program with a custom call.
+    Raises :class:`AssertionError` if the program has a custom call.
     """
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         return check_artifact(example, save(example, Path(folder, "model.stone")), engine=engine)
 
 
 def check_artifact(example: Example, path: Path, *, engine: str | None = None) -> list[Comparison]:
-    """:func:`check_forward` with the artifact that :func:`save` wrote."""
+    """Do what :func:`check_forward` does, with an artifact that :func:`save` wrote."""
     program = load(path, engine=engine)
     assert "custom_call" not in program.mlir_text(), "the program has a custom call"
     found = []
@@ -65,9 +65,9 @@ def save(example: Example, path: Path) -> Path:
 def check_fresh(
     models: Sequence[ZooModel], inspect: Callable[[ZooModel, Path], None] = lambda model, path: None
 ) -> dict[str, list[Comparison]]:
-    """By name, the results of the artifacts in one fresh process without torch against eager's.
+    """Run all artifacts in one fresh process without torch, and compare their results with eager's, by name.
 
-    ``inspect`` is called with each model's artifact before it is run.
+    ``inspect`` is called with each model and the path of its artifact before any of them runs.
     """
     examples = [model.make() for model in models]
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
@@ -88,9 +88,9 @@ def check_fresh(
 
 
 def check_backward(example: Example) -> list[Comparison]:
-    """The gradients of all parameters (without any: of the inputs) against eager's.
+    """Compare the gradients of all parameters, or of the inputs if there are no parameters, with eager's.
 
-    Raises :class:`AssertionError` where the compiled model left something to eager
+    Raises :class:`AssertionError` if the compiled model leaves an operator to eager
     PyTorch that the example does not name.
     """
     with watched() as compilation, plain_errors():
@@ -115,7 +115,7 @@ def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., A
 
 
 def eager_gradients(example: Example) -> dict[str, torch.Tensor]:
-    """Eager's gradients; raises :class:`RuntimeError` if it differentiates nothing."""
+    """Return eager's gradients; raises :class:`RuntimeError` if eager differentiates nothing."""
     return _gradients(example, lambda function, _: function)
 
 
@@ -125,7 +125,7 @@ def _gradients(
     *,
     widen: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """Dense gradients by the names of their tensors."""
+    """Return dense gradients by the names of their tensors."""
     own = Subject(example.model, example.args, {})
     subject = own.doubled() if widen else own.copy(training=False)
     if isinstance(subject.model, torch.nn.Module) and not _drops(subject.model):
@@ -148,7 +148,7 @@ def _leaves(subject: Subject, held: Sequence[int]) -> dict[str, torch.Tensor]:
 
 
 def _drops(model: torch.nn.Module) -> bool:
-    """True if training would apply dropout at random."""
+    """Whether the model would apply random dropout in training mode."""
     return any(getattr(part, "dropout", 0) for part in model.modules()) or any(
         isinstance(part, torch.nn.Dropout) and part.p for part in model.modules()
     )
@@ -182,7 +182,7 @@ def _compared(
             have = have[tuple(slice(size) for size in want.shape)]
         result = compare(to_numpy(have), to_numpy(want))
         if not result.passed and result.same_form and (want.is_floating_point() or want.is_complex()):
-            with suppress(RuntimeError):  # PyTorch quantizes float32 alone
+            with suppress(RuntimeError):  # PyTorch quantizes only float32
                 result = compare(to_numpy(have), to_numpy(want), reference=to_numpy(truth()[place]))
         results.append(result)
     return results

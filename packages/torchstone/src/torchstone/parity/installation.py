@@ -1,4 +1,4 @@
-"""What is installed and whether it works: versions, devices, cache, the compile backend."""
+"""Inspection of the installation: versions, devices, cache, and whether the compile backend works."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cache:
 
 @dataclass
 class Installation:
-    """The findings. ``problems`` is empty if all is well; each problem says what to do."""
+    """The results of the inspection. ``problems`` is empty if all is well; each problem says what to do."""
 
     versions: dict[str, str | None] = field(default_factory=dict)
     platforms: list[dict[str, Any]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Installation:
     backend_works: bool = False
     tested_pytorch: tuple[str, ...] = ()
     unavailable: dict[str, str] = field(default_factory=dict)
-    """Operators and features that this PyTorch does not allow, and why."""
+    """The operators and features that do not work with this PyTorch, each with the reason."""
     problems: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def _look(
         try:
             look(found)
         except (TorchstoneError, ImportError) as error:
-            if str(error) not in found.problems:  # an unknown device fails in more than one place
+            if str(error) not in found.problems:  # several checks fail for an unknown device
                 found.problems.append(str(error))
 
 
 def installed_versions() -> dict[str, str | None]:
-    """Of Python and of the packages that Torchstone needs."""
+    """Return the versions of Python and of the packages that Torchstone needs; None if not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 

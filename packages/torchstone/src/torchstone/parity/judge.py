@@ -1,10 +1,12 @@
 """Decide whether a tensor counts as equal to eager PyTorch's.
 
-By the tolerance of its dtype, or by what rounding alone does to eager's own result: runs of eager with
-other roundings (:mod:`.roundings`) show it. The value is compared with whatever is nearest to it: the
-result in float64, eager's, or that of one of those runs. What they differ by around there is what it may
-be off by. Nearest, because a rounding at a ReLU or a maximum can decide which of several results is
-computed: then float64's may be another one than eager's, and far from it.
+It does if it is within the tolerance of its dtype, or if rounding explains the difference. Runs of eager
+with other roundings (:mod:`.roundings`) show how much rounding alone changes eager's result. The tensor is
+compared with the result nearest to it: float64's, eager's, or that of one of those runs. Its error may be as
+large as the differences among the results around that one.
+
+The nearest result is used because a rounding at a ReLU or a maximum can decide which of several results is
+computed. Float64's result may then differ from eager's by far more than rounding errors.
 """
 
 from __future__ import annotations
@@ -29,15 +31,18 @@ Array = numpy.ndarray[Any, Any]
 RUNS = 8
 """The number of eager runs with other roundings."""
 _AROUND = 2 / 3
-"""The share of eager's runs that measure: where a rounding decides, the others decided otherwise."""
+"""The share of eager's runs, the nearest ones, that measure what rounding does.
+
+Where a rounding decides which result is computed, the other runs may have another result.
+"""
 _LARGEST_SCALE = 2.0**100
-"""Beyond it, powers of two leave the range of float32."""
+"""The largest scale: larger powers of two would leave the range of float32."""
 SIXTEEN_BITS = ("bfloat16", "float16")
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Compares tensors of a dtype, with the user's tolerances if there are any."""
+    """A comparison of tensors of a dtype, with the user's tolerances if there are any."""
 
     dtype: DType
     rtol: float | None
@@ -45,7 +50,7 @@ class Judge:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether only the user's tolerance decides, and rounding is no excuse."""
+        """Whether only the user's tolerance decides, whatever rounding explains."""
         return self.rtol is not None or self.atol is not None
 
     def verdicts(
@@ -55,11 +60,12 @@ class Judge:
         truth: Array | None = None,
         others: Callable[[], Sequence[Array]] = tuple,
     ) -> Iterator[tuple[str, Comparison]]:
-        """What is compared of ``actual`` (empty: its elements), and the verdict on it.
+        """Yield verdicts on ``actual``, each with a prefix for its name; the elements have an empty prefix.
 
-        ``truth`` is the result in float64; ``others`` gives eager's with other roundings and is called only
-        where the tolerance does not decide. Then the size is compared too: ``actual`` projected on what is
-        nearest to it. It shows an error of all elements that is smaller than the rounding error of each.
+        ``truth`` is the result in float64. ``others`` returns eager's results with other roundings; it is
+        called only if the tolerance does not decide. Then the size is compared too, that is, the projection
+        of ``actual`` on the result nearest to it. The size shows an error that all elements share, even if
+        it is smaller than the rounding error of each element.
         """
         everywhere = self.dtype in SIXTEEN_BITS
         plain = compare(actual, expected, self._tolerance(expected))
@@ -94,9 +100,9 @@ class Judge:
             )
 
     def scale(self, expected: torch.Tensor, *, in_training: bool) -> float | int:
-        """Makes the absolute tolerance relative to the largest element, where that is below 1.
+        """Return a factor that makes the absolute tolerance relative to the largest element, if below 1.
 
-        The user's own tolerance is meant so for training steps alone, and there for all sizes.
+        With the user's own tolerance this applies only to training steps, and there to elements of any size.
         """
         if self.is_fixed:
             return scale_of(expected) if in_training else 1
@@ -115,9 +121,10 @@ class Judge:
 
 @numpy.errstate(all="ignore")
 def _measures(nearest: Array, truth: Array, runs: Sequence[Array]) -> list[Array]:
-    """What differs from ``nearest`` as runs of eager do from one of them: those that are around it.
+    """Return arrays that differ from ``nearest`` as much as runs of eager differ from each other.
 
-    That one is ``nearest``, or the run that is nearest to ``truth``.
+    If ``nearest`` is a run, they are the runs around it. If it is ``truth``, they are the runs around the run
+    nearest to ``truth``, moved so that this run lies at ``truth``.
     """
     if len(runs) == 1:
         return list(runs)
@@ -132,7 +139,7 @@ def _wide(values: Array) -> Array:
 
 @numpy.errstate(all="ignore")
 def _distance(one: Array, other: Array) -> float:
-    """The Euclidean norm of the difference; where both are infinite or NaN they do not differ."""
+    """Return the Euclidean norm of the difference; a difference that is NaN counts as 0."""
     difference = numpy.subtract(one, other, dtype=numpy.result_type(one, other, numpy.float32))
     found = float(numpy.linalg.norm(difference))
     return float(numpy.linalg.norm(numpy.nan_to_num(difference, nan=0.0))) if math.isnan(found) else found
@@ -144,6 +151,6 @@ def _is_usable(values: Array) -> bool:
 
 
 def _size(values: Array, of: Array) -> Array:
-    """⟨values, of⟩ / ⟨of, of⟩, in float32."""
+    """Return ⟨of, values⟩ / ⟨of, of⟩, the real part, in float32."""
     of = _wide(of)
     return numpy.asarray((numpy.vdot(of, _wide(values)) / numpy.vdot(of, of)).real, numpy.float32)

@@ -1,4 +1,4 @@
-"""The MNIST digits, downloaded only where a variable allows it: checksummed, resumable, kept on disk.
+"""The MNIST digits, downloaded only if an environment variable allows it; checksummed, resumable and cached.
 
 Not here: scikit-learn's digits, which need no download (:mod:`.demo`).
 """
@@ -24,7 +24,7 @@ from ..errors import DownloadError
 from .demo import Digits
 
 ALLOWED_BY = ("TORCHSTONE_ALLOW_DOWNLOAD", "CLOUD_MNIST_OK", "CODEX_CLOUD", "MNIST_ALLOW_DOWNLOAD")
-"""Each of these variables allows the download where it is 1."""
+"""The environment variables that allow the download; it is enough that one of them is 1."""
 
 SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _BLOCK = 1 << 16
@@ -33,7 +33,7 @@ _SECONDS = 300.0
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that is known by its checksum."""
+    """A file to download, with the checksum that it must have."""
 
     name: str
     size: int
@@ -69,10 +69,10 @@ def download_allowed() -> bool:
 
 
 def load_mnist(folder: Path | None = None, source: str = SOURCE) -> Digits:
-    """60,000 digits ``[n, 1, 28, 28]`` to train with and 10,000 held out.
+    """Load 60,000 digits ``[n, 1, 28, 28]`` for training and 10,000 held out.
 
-    Files that are in ``folder`` already (by default beside the compilation cache) are checked and not
-    downloaded. Raises :class:`~torchstone.errors.DownloadError`.
+    Files that are already in ``folder`` (by default in the directory of the compilation cache) are checked
+    and not downloaded again. Raises :class:`~torchstone.errors.DownloadError`.
     """
     folder = config.cache_dir / "mnist" if folder is None else folder
     images, labels, test_images, test_labels = (_values(fetch(one, folder, source)) for one in FILES)
@@ -85,10 +85,10 @@ def load_mnist(folder: Path | None = None, source: str = SOURCE) -> Digits:
 
 
 def fetch(file: RemoteFile, folder: Path, source: str) -> Path:
-    """The path of ``file`` in ``folder``, downloaded from ``source`` unless it is there.
+    """Return the path of ``file`` in ``folder``; download it from ``source`` unless it is there.
 
-    What has arrived of an interrupted download is kept, and the next one goes on behind it. Two
-    processes take turns. Raises :class:`~torchstone.errors.DownloadError`.
+    An interrupted download is kept, and the next call resumes it. If two processes download the file,
+    one waits for the other. Raises :class:`~torchstone.errors.DownloadError`.
     """
     path = folder / file.name
     try:
@@ -109,9 +109,9 @@ def fetch(file: RemoteFile, folder: Path, source: str) -> Path:
 
 
 def _complete(file: RemoteFile, part: Path, source: str) -> None:
-    """Download what ``part`` lacks, and compare the whole with the checksum."""
+    """Download the rest of ``part``, and compare the whole file with the checksum."""
     have = part.stat().st_size
-    if have >= file.size:  # more than there is, or complete and wrong: begin again
+    if have >= file.size:  # if it is too long, or complete but wrong, start again
         have = 0 if _checksum(part) != file.sha256 else have
     if have < file.size:
         _receive(file, part, have, source)
@@ -148,7 +148,7 @@ def _checksum(path: Path) -> str:
 
 
 def _values(path: Path) -> numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.uint8]]:
-    """The array in an IDX file: two zero bytes, the type, the number of dimensions, their sizes, bytes."""
+    """Read the array in an IDX file: two zero bytes, type, number of dimensions, their sizes, the values."""
     content = gzip.decompress(path.read_bytes())
     rank = content[3]
     shape = numpy.frombuffer(content, ">u4", rank, offset=4)

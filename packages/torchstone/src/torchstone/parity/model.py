@@ -1,7 +1,7 @@
-"""From the text that a user types to a model with example inputs.
+"""Load a model with example inputs from the text that a user types.
 
-``package.module:factory``, ``path/to/file.py:factory`` or the name of a model of
-the zoo (a whole network, an architecture, or a model of the inventory). A factory is called without
+The text is ``package.module:factory``, ``path/to/file.py:factory`` or the name of a model in
+the zoo (a whole network, an architecture, or a model of the inventory). A factory takes no
 arguments and returns ``(model, args)`` or ``(model, args, kwargs)``. Not here: the
 models themselves (:mod:`.zoo`).
 """
@@ -43,10 +43,10 @@ class Model:
 
 
 def load_model(name: str) -> Model:
-    """The model that ``name`` stands for.
+    """Load the model that ``name`` stands for.
 
-    Runs the user's code. Raises :class:`ModelError` for a name that leads nowhere
-    and for a factory that raises or returns something else, and
+    Runs the user's code. Raises :class:`ModelError` if nothing has that name, or if the
+    factory raises or does not return a model with inputs, and
     :class:`~torchstone.errors.MissingExtra` for a zoo model whose extra is not installed.
     """
     if name in INVENTORY and name not in MODELS:
@@ -63,7 +63,7 @@ def load_model(name: str) -> Model:
 
 
 def find_factory(name: str) -> Callable[[], Any]:
-    """The factory that ``name`` stands for; raises :class:`ModelError`."""
+    """Return the factory that ``name`` stands for; raises :class:`ModelError` if there is none."""
     if name in MODELS or name in INVENTORY:
         return MODELS.get(name) or INVENTORY[name]
     if name in ARCHITECTURES:
@@ -150,7 +150,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def _checked(name: str, found: Any) -> Model:
-    """The factory's result; raises :class:`ModelError` if a factory may not return it."""
+    """Return the factory's result as a :class:`Model`; raises :class:`ModelError` if it has a wrong form."""
     if not isinstance(found, tuple) or len(found) not in (2, 3) or not callable(found[0]):
         raise ModelError(f"the factory {name} returned {_kind(found)}", hint=_RETURNS)
     model, args, *rest = found

@@ -1,4 +1,4 @@
-"""One operator's samples through the compiler and an engine, compared with eager PyTorch.
+"""Run one operator's samples through the compiler and an engine, and compare with eager PyTorch.
 
 All samples of an overload share one program, so that checking many is fast.
 Gradients are checked through ``torch.compile``, as users get them.
@@ -41,11 +41,12 @@ WIDER = {
 
 @dataclass
 class Sample:
-    """Arguments of one call of an overload; ``note`` says what makes it special.
+    """The arguments of one call of an overload; ``note`` says what makes the call special.
 
-    ``gradient`` is False where only the values are compared. ``canonical`` maps the
-    outputs to what the operator determines (``U·diag(S)·Vh`` of a singular value
-    decomposition, whose vectors have free phases): that is compared and differentiated.
+    ``gradient`` is False if only the values are compared. ``canonical`` maps the outputs
+    to values that the operator determines uniquely; these are compared and differentiated.
+    An example is ``U·diag(S)·Vh`` of a singular value decomposition, whose vectors have
+    free phases.
     """
 
     args: tuple[Any, ...]
@@ -64,12 +65,12 @@ class Sample:
         return f"{shown[0]}{shown[1] or ''} {self.note}".rstrip()
 
     def map(self, function: Callable[[torch.Tensor], Any]) -> Sample:
-        """The same sample with ``function`` applied to every tensor."""
+        """Return the sample with ``function`` applied to every tensor."""
         args, kwargs = pytree.tree_map_only(torch.Tensor, function, (self.args, self.kwargs))
         return Sample(args, kwargs, self.note)
 
     def determined(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs, converted by ``canonical`` if the sample has it."""
+        """Return the outputs, converted by ``canonical`` if the sample has it."""
         return list(outputs if self.canonical is None else self.canonical(outputs))
 
     def tensors(self) -> list[torch.Tensor]:
@@ -112,7 +113,7 @@ def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outco
 
 
 def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outcome]:
-    """The gradients of each sample's floating-point inputs through ``torch.compile``, against eager's.
+    """Compare gradients of each sample's floating-point inputs through ``torch.compile`` with eager's.
 
     Samples without a differentiable input or output are left out.
     """
@@ -139,9 +140,9 @@ def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outc
 
 
 def check_engine(calls: Sequence[Call], engine: str, trusted: str = "pjrt") -> list[Outcome]:
-    """Run one program of all calls on two engines and compare ``engine``'s results with those of ``trusted``.
+    """Run one program of all calls on two engines, and compare the results of ``engine`` with ``trusted``'s.
 
-    Raises :class:`EngineError` where an engine cannot run the program.
+    Raises :class:`EngineError` if an engine cannot run the program.
     """
     module, inputs = graph_of_calls(calls)
     found, expected = (iter(run_graph(module, inputs, engine=name)) for name in (engine, trusted))
@@ -160,7 +161,7 @@ def run_graph(
 ) -> list[numpy.ndarray[Any, Any]]:
     """Lower, serialize, compile and run a graph of fake-annotated nodes on tensors.
 
-    ``engine`` is that of the settings if None.
+    ``engine`` None is the engine of the settings.
     """
     return compiled_graph(module, inputs, engine)(numpy.array(seed, dtype=numpy.uint64))
 
@@ -168,9 +169,9 @@ def run_graph(
 def compiled_graph(
     module: GraphModule, inputs: Sequence[torch.Tensor], engine: str | None = None
 ) -> Callable[[Any], list[numpy.ndarray[Any, Any]]]:
-    """A graph of fake-annotated nodes, compiled, as a function of the seed (uint64 ``[2]``)."""
+    """Compile a graph of fake-annotated nodes; return a function of the seed (uint64 ``[2]``)."""
     unit = Unit(module)
-    with ranks_together():  # in these samples there is one
+    with ranks_together():  # samples with collectives have a single rank
         built = lowered(unit, settle_views)
     feed: list[Any] = [to_numpy(tensor) for tensor in inputs]
     executable = get_engine(engine).compile(built.serialize(hlo.resolve_version("current")))
@@ -185,7 +186,7 @@ def compiled_graph(
 
 
 def graph_of_calls(calls: Sequence[Call]) -> tuple[GraphModule, list[torch.Tensor]]:
-    """A graph of the given calls, with PyTorch's own metadata on each node."""
+    """Make a graph of the given calls, with PyTorch's own metadata on each node; return it and its inputs."""
     graph = Graph()
     inputs: list[torch.Tensor] = []
     outputs: list[Node] = []
@@ -230,7 +231,7 @@ def eager_results(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
 
 
 def to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
-    """The inverse of :func:`to_numpy`; a copy."""
+    """Return a copy of ``array`` as a tensor: the inverse of :func:`to_numpy`."""
     plain = numpy.array(array)
     try:
         return torch.from_numpy(plain)
@@ -242,7 +243,7 @@ def to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
 def compare_outputs(
     overload: OpOverload, sample: Sample, found: Any, expected: Sequence[torch.Tensor]
 ) -> list[Comparison]:
-    """The next found arrays against eager's outputs, or both as the sample converts them."""
+    """Compare the next found arrays with eager's outputs, both converted by ``canonical`` if there is one."""
     if sample.canonical is not None:
         outputs = [to_tensor(next(found)) for _ in expected]
         found = map(to_numpy, sample.determined(outputs))
@@ -252,9 +253,9 @@ def compare_outputs(
 
 
 def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
-    """The results of eager in the next wider dtypes, including those that the sample names.
+    """Return eager's results in the next wider dtypes; dtypes among the arguments are widened too.
 
-    Of integers it returns the default dtype, which is therefore float64 meanwhile.
+    Results that eager computes from integers have the default dtype, which is float64 meanwhile.
     """
     wide = sample.map(widened)
     args, kwargs = pytree.tree_map_only(torch.dtype, lambda d: WIDER.get(d, d), (wide.args, wide.kwargs))
@@ -264,7 +265,7 @@ def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
 
 @contextmanager
 def float64_by_default() -> Iterator[None]:
-    """Integers give float64 where eager gives floating-point results of them."""
+    """Make float64 the default dtype in the block: eager uses it for floating results of integers."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -274,7 +275,7 @@ def float64_by_default() -> Iterator[None]:
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` in the next wider dtype in which eager's results count as exact; as it is if it has none."""
+    """Return ``tensor`` in the wider dtype in which eager's results count as exact; unchanged if none."""
     wider = WIDER.get(tensor.dtype)
     return tensor if wider is None else tensor.to(wider)
 
@@ -282,7 +283,7 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
 def _compare_all(
     found: Any, expected: Sequence[torch.Tensor], truth: Callable[[], Sequence[torch.Tensor]]
 ) -> list[Comparison]:
-    """Each expected tensor against the next found array; float64 decides if one misses the tolerance."""
+    """Compare each expected tensor with the next found array; float64 decides if it misses the tolerance."""
     results = []
     for position, want in enumerate(expected):
         actual, golden = next(found), to_numpy(want)
@@ -302,7 +303,8 @@ def _compare_all(
 class _GradientPlan:
     """A sample whose gradients can be taken: its differentiable inputs, and random cotangents.
 
-    ``kept`` are the places of the differentiable outputs, ``results`` counts what the overload returns.
+    ``kept`` has the indices of the differentiable outputs, ``results`` the number of tensors that the
+    overload returns.
     """
 
     overload: OpOverload
@@ -331,12 +333,12 @@ class _GradientPlan:
         return plan if plan.kept else None
 
     def differentiable(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Of the overload's results, as the sample converts them, those that are differentiated."""
+        """Return the outputs that are differentiated, after the conversion by ``canonical``."""
         outputs = self.sample.determined(results)
         return [outputs[place] for place in self.kept]
 
     def gradients(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Gradients of all leaves by eager autograd."""
+        """Return the gradients of all leaves by eager autograd."""
         inputs = [leaf.detach().requires_grad_() for leaf in leaves]
         feed = iter(inputs)
         given = self.sample.map(lambda tensor: next(feed) if _is_differentiable(tensor) else tensor)
@@ -349,7 +351,7 @@ class _GradientPlan:
 def _gradients(
     outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """Dense gradients of ``inputs``; zeros for one without influence."""
+    """Return dense gradients of ``inputs``; zeros for an input that has no influence."""
     given = [c.to(o.dtype) for c, o in zip(cotangents, outputs, strict=True)]
     found = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
     return [torch.zeros_like(i) if g is None else g.to_dense() for i, g in zip(inputs, found, strict=True)]
@@ -360,5 +362,5 @@ def _is_differentiable(tensor: torch.Tensor) -> bool:
 
 
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as one that gradients are asked for, if it can have any."""
+    """Return the tensor as a leaf that requires a gradient, if its dtype allows that."""
     return tensor.detach().requires_grad_() if _is_differentiable(tensor) else tensor

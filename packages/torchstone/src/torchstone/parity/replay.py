@@ -1,7 +1,7 @@
-"""Artifacts called with flat lists of arrays: from files, at random, in a fresh process.
+"""Call artifacts with flat lists of arrays: read from files or random, here or in a fresh process.
 
-Everything here works without torch. ``python -m torchstone.parity.replay
-ARTIFACT INPUTS.npz OUTPUTS.npz …`` is what the fresh process runs.
+Everything here works without torch. The fresh process runs ``python -m torchstone.parity.replay
+ARTIFACT INPUTS.npz OUTPUTS.npz …``.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ UNBOUNDED_SIZE = 2
 
 
 def input_specs(signature: Signature) -> list[InputSpec]:
-    """The tensors that a caller passes, in order."""
+    """Return the specs of the tensors that a caller passes, in order."""
     return [spec for spec in signature.inputs if spec.kind == "input"]
 
 
 def output_specs(signature: Signature) -> dict[str, OutputSpec]:
-    """The tensors that a call returns, by a readable path such as ``output.logits``, in order."""
+    """Return the specs of a call's results by readable paths such as ``output.logits``, in order."""
     paths = leaf_paths(signature.output_tree, "output")
     specs = [spec for spec in signature.outputs if spec.kind == "output"]
     return {paths[index]: spec for index, spec in enumerate(specs)}
 
 
 def random_inputs(signature: Signature, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Array]:
-    """Inputs that fit the signature, repeatable by ``seed``.
+    """Return random inputs that fit the signature; the same ``seed`` gives the same inputs.
 
     Floating-point and complex values are standard normal. Integers are 0 or 1,
-    so that they are valid as indices. ``sizes`` sets symbolic dimensions; raises
-    :class:`InputMismatch` for one that the program does not have.
+    so that they are valid as indices. ``sizes`` sets symbolic dimensions. Raises
+    :class:`InputMismatch` for a dimension that the program does not have.
     """
     symbols = {}
     for name, (low, high) in signature.symbols.items():
@@ -84,7 +84,7 @@ def _random(generator: numpy.random.Generator, spec: InputSpec, shape: Sequence[
 
 
 def read_inputs(paths: Sequence[str | Path]) -> list[Array]:
-    """The arrays of ``.npy`` and ``.npz`` files, in order; raises :class:`InputMismatch` for other files."""
+    """Read the arrays of ``.npy`` and ``.npz`` files, in order; raises :class:`InputMismatch` for others."""
     arrays: list[Array] = []
     for path in paths:
         try:
@@ -101,9 +101,9 @@ def read_inputs(paths: Sequence[str | Path]) -> list[Array]:
 
 
 def call(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
-    """The outputs of one call, by path; ``arrays`` are its inputs in order.
+    """Call ``program`` with the inputs ``arrays``, in order, and return its outputs by path.
 
-    Raises :class:`InputMismatch` if number, shape or dtype differ from the signature.
+    Raises :class:`InputMismatch` if their number, shapes or dtypes differ from the signature.
     """
     signature = program.signature
     specs = input_specs(signature)
@@ -122,7 +122,7 @@ def call(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def _declared(array: Array, spec: InputSpec | OutputSpec) -> Array:
-    """``array`` with the dtype of its spec, which ``.npy`` files lose for bfloat16 and float8."""
+    """Return ``array`` in the dtype of its spec; ``.npy`` files do not keep bfloat16 and float8."""
     wanted = spec.dtype.numpy
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == wanted.itemsize:
         return array.view(wanted)
@@ -140,7 +140,7 @@ def run_fresh(artifact: str | Path, arrays: Sequence[Array], *, timeout_s: float
 def run_all_fresh(
     jobs: Sequence[tuple[str | Path, Sequence[Array]]], *, timeout_s: float = 600.0
 ) -> list[list[Array]]:
-    """:func:`run_fresh` for several artifacts, one after the other in the same process."""
+    """Do what :func:`run_fresh` does for several artifacts, one after the other in the same process."""
     what = str(jobs[0][0]) if len(jobs) == 1 else f"{len(jobs)} artifacts"
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         command = [sys.executable, "-m", __name__]
@@ -176,7 +176,7 @@ _LINES_OF_FAILURE = 8
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment and settings, so that the other one finds the same package and device."""
+    """Return this process's environment, settings and import path, for the fresh process."""
     from ..config import describe
 
     settings = {variable: value for _, variable, value, _ in describe()}
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class _NoTorch(MetaPathFinder):
-    """Makes importing torch an error, which proves that nothing needs it."""
+    """An import hook that makes importing torch an error, to prove that nothing needs it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name.partition(".")[0] == "torch":

@@ -1,6 +1,6 @@
 """Runs of a model in eager PyTorch with other roundings.
 
-What its operators compute is moved, and so are the parameters, buffers and inputs that a run begins with.
+Each run slightly moves the results of operators, and the parameters, buffers and inputs that it starts with.
 Not here: how values are moved (``optest.torch.roundings``), and the verdict that follows (:mod:`.judge`).
 """
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def reruns(count: int, copied: Callable[[], Subject], run: Callable[[Subject], T]) -> list[T]:
-    """The results of ``run`` on fresh copies, each with other roundings."""
+    """Return the results of ``run`` on ``count`` fresh copies, each with other roundings."""
     found = []
     for seed in range(count):
         roundings = OtherRoundings(seed)
@@ -30,7 +30,7 @@ def reruns(count: int, copied: Callable[[], Subject], run: Callable[[Subject], T
 
 
 def started(subject: Subject, roundings: OtherRoundings) -> Subject:
-    """``subject`` itself, its parameters, buffers and inputs moved in place."""
+    """Move the parameters, buffers and inputs of ``subject`` in place, and return it."""
     leaves = subject.inputs()
     if isinstance(subject.model, torch.nn.Module):
         leaves += [*subject.model.parameters(), *subject.model.buffers()]

@@ -1,7 +1,7 @@
-"""Calls on sparse tensors as calls on their plain parts, of which capture rules make sparse ones again.
+"""Convert calls on sparse tensors to calls on their plain parts; capture rules make them sparse again.
 
-A program takes plain tensors only. CSR tensors are taken apart; the others are declined
-where the call is captured.
+A program takes only plain tensors. CSR tensors are taken apart; calls with other sparse layouts are
+declined when they are captured.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Tensor = torch.Tensor
 
 
 def is_taken_apart(call: Call) -> bool:
-    """Whether the call has a CSR tensor and asks for what can be had of its parts."""
+    """Whether the call has a CSR tensor, and its result can be computed from the parts of it."""
     return call.kind in (FORWARD, GRADIENT) and not call.resized and any(map(_is_csr, call.tensors))
 
 
 def in_parts(call: Call) -> Call:
-    """The same call with row pointers, columns and values in the place of each CSR tensor, if it has one.
+    """Return the call with row pointers, columns and values in place of each CSR tensor, if it has any.
 
-    Differentiated are the values: see :func:`with_dense_gradients`.
+    Gradients are those of the values: see :func:`with_dense_gradients`.
     """
     if not is_taken_apart(call):
         return call
@@ -43,7 +43,7 @@ def in_parts(call: Call) -> Call:
 
 
 def with_dense_gradients(call: Call, answer: Answer) -> Answer:
-    """The answer to ``in_parts(call)`` as one to ``call``: gradients of values in their places, densely."""
+    """Convert the answer to ``in_parts(call)`` to one for ``call``: gradients of values become dense ones."""
     if answer.outputs is None or call.kind != GRADIENT:
         return answer
     leaves = [call.tensors[place] for place in call.wrt]
@@ -58,12 +58,12 @@ def _is_csr(tensor: Tensor) -> bool:
 def _parts(tensor: Tensor) -> list[Tensor]:
     if not _is_csr(tensor):
         return [tensor]
-    # They are views of the sparse tensor, which torch.export would take along.
+    # Copies, because the parts are views of the sparse tensor, which torch.export would capture too.
     return [part.clone() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values())]
 
 
 def _next(feed: Any, shape: torch.Size | None) -> Any:
-    """The next plain tensor, or one in CSR of the next three."""
+    """Return the next plain tensor, or a CSR tensor made of the next three if there is a ``shape``."""
     if shape is None:
         return next(feed)
     return torch.sparse_csr_tensor(next(feed), next(feed), next(feed), shape)

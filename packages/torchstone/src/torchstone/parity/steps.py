@@ -1,6 +1,6 @@
 """Compare training steps with eager PyTorch's: gradients, the losses of several steps, and the final state.
 
-Two roads: ``torch.compile`` with PyTorch's own optimizer, and whole steps of
+There are two ways to train: ``torch.compile`` with PyTorch's own optimizer, and whole steps of
 :func:`torchstone.compile_step`. Both start from copies of one model and see the same batch.
 """
 
@@ -27,13 +27,16 @@ UPDATE = "update of "
 """The prefix of the name of a parameter's change."""
 
 Trainer = Callable[[], torch.Tensor]
-"""One update; returns the loss before it."""
+"""A function that makes one update, and returns the loss before it."""
 
 
 def eager_values(
     subject: Subject, optimizer: str, steps: int, autocast: AbstractContextManager[Any] | None = None
 ) -> dict[str, torch.Tensor]:
-    """The values of ``steps`` eager steps, by name; without ``autocast``, in the model's own dtype."""
+    """Train ``steps`` steps in eager PyTorch; return gradients, losses and the final state, by name.
+
+    Without ``autocast`` the model runs in its own dtype.
+    """
     return _trained(subject, optimizer, steps, autocast or nullcontext(), lambda own: own)
 
 
@@ -44,14 +47,14 @@ def compiled_values(
     autocast: AbstractContextManager[Any],
     compiled: Callable[[Subject], Subject],
 ) -> dict[str, torch.Tensor]:
-    """The same through ``torch.compile`` and PyTorch's own optimizer."""
+    """Return the values of :func:`eager_values`, through ``torch.compile`` and PyTorch's own optimizer."""
     return _trained(subject, optimizer, steps, autocast, compiled)
 
 
 def step_values(
     subject: Subject, optimizer: str, steps: int, autocast: AbstractContextManager[Any]
 ) -> dict[str, torch.Tensor]:
-    """The same as whole steps."""
+    """Return the values of :func:`eager_values`, from whole steps of ``compile_step``."""
     own, before = OPTIMIZERS[optimizer](_parameters(subject)), _copied(subject)
     step = compile_step(subject.model, own, lambda model, batch: mean_square(model(*batch[0], **batch[1])))  # type: ignore[arg-type]
     batch = (tuple(subject.args), dict(subject.kwargs))
@@ -64,7 +67,7 @@ def step_values(
 
 
 def scale_of(tensor: torch.Tensor) -> float | int:
-    """A power of two that brings the largest element near 1, which rounds nothing; 1 for integers."""
+    """Return a power of two, exact as a factor, that brings the largest element near 1; 1 for integers."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return 1
     largest = float(tensor.detach().abs().max())
@@ -89,7 +92,7 @@ def _trained(
         loss.backward()
         if turn == 0:
             gradients = _gradients(subject)
-            continue  # the step leaves its gradients behind too before it begins
+            continue  # whole steps, too, give gradients once before the first update
         own.step()
         losses.append(loss.detach().clone())
     return {**gradients, **_losses(losses), **dict(_left(subject, own, before))}
@@ -113,7 +116,7 @@ def _losses(losses: list[torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _copied(subject: Subject) -> dict[str, torch.Tensor]:
-    """Copies of the current parameters."""
+    """Return copies of the current parameters."""
     assert isinstance(subject.model, torch.nn.Module)
     return {name: p.detach().clone() for name, p in subject.model.named_parameters()}
 
@@ -121,7 +124,7 @@ def _copied(subject: Subject) -> dict[str, torch.Tensor]:
 def _left(
     subject: Subject, optimizer: torch.optim.Optimizer, before: Mapping[str, torch.Tensor]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters, what they changed by, buffers and the optimizer's state after the last step."""
+    """Yield parameters, their change, buffers and the optimizer's state after the last step."""
     assert isinstance(subject.model, torch.nn.Module)
     for name, p in subject.model.named_parameters():
         yield f"parameter {name}", p.detach()

@@ -1,6 +1,6 @@
 """A model with its inputs in the forms that a comparison needs: copied, widened, compiled, differentiated.
 
-Not here: what is compared with what (:mod:`.verify`).
+Not here: the choice of the forms that are compared (:mod:`.verify`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Subject:
     kwargs: dict[str, Any]
 
     def __call__(self) -> list[torch.Tensor]:
-        """The tensors that one call returns, in pytree order."""
+        """Call the model and return the tensors in its result, in pytree order."""
         return tensors(self.result())
 
     def result(self) -> Any:
-        """The result of one call."""
+        """Return the result of one call."""
         return self.model(*self.args, **self.kwargs)
 
     def copy(self, *, training: bool) -> Subject:
-        """An independent copy in training or evaluation mode."""
+        """Return an independent copy in training or evaluation mode."""
         model, args, kwargs = copy.deepcopy((self.model, self.args, self.kwargs))
         return Subject(model.train(training) if isinstance(model, torch.nn.Module) else model, args, kwargs)
 
     def doubled(self) -> Subject:
-        """A copy with parameters, buffers and inputs in float64, complex inputs in complex128."""
+        """Return a copy with parameters, buffers and inputs in float64; complex inputs are complex128."""
 
         def widen(tensor: torch.Tensor) -> torch.Tensor:
             if tensor.is_complex():
@@ -52,18 +52,18 @@ class Subject:
         return Subject(model.double() if isinstance(model, torch.nn.Module) else model, args, kwargs)
 
     def captured(self) -> Subject:
-        """What capture rules make of the model, sharing parameters and inputs."""
+        """Return the model as captured under capture rules, sharing parameters and inputs."""
         return Subject(capture(self.model, self.args, self.kwargs).module(), self.args, self.kwargs)
 
     def compiled(self, *, fallback: bool = False) -> Subject:
-        """The same model through ``torch.compile``, sharing parameters and inputs."""
+        """Return the model compiled by ``torch.compile``, sharing parameters and inputs."""
         return Subject(compiled(self.model, fallback=fallback), self.args, self.kwargs)
 
     def inputs(self) -> list[torch.Tensor]:
         return tensors((self.args, self.kwargs))
 
     def leaves(self) -> dict[str, torch.Tensor]:
-        """The tensors to differentiate by: the parameters, or the floating-point inputs if there are none."""
+        """Return the tensors to differentiate by: parameters, or floating-point inputs if there are none."""
         if isinstance(self.model, torch.nn.Module):
             parameters: dict[str, torch.Tensor] = {
                 name: p for name, p in self.model.named_parameters() if p.requires_grad
@@ -83,13 +83,13 @@ class Subject:
 def differentiate(
     outputs: list[torch.Tensor], leaves: dict[str, torch.Tensor]
 ) -> dict[str, torch.Tensor | None]:
-    """The gradient of every leaf, for cotangents that depend on position and shape of the outputs only."""
+    """Return each leaf's gradient; the cotangents depend only on the outputs' positions and shapes."""
     results = [output for output in outputs if output.requires_grad]
     torch.autograd.backward(results, [cotangent(i, output) for i, output in enumerate(results)])
     return {name: leaf.grad for name, leaf in leaves.items()}
 
 
 def cotangent(position: int, output: torch.Tensor) -> torch.Tensor:
-    """Multiples of 1/8 in [-1, 1], the same in every floating-point dtype; repeatable by position."""
+    """Return multiples of 1/8 in [-1, 1], which every floating-point dtype has; ``position`` is the seed."""
     generator = torch.Generator().manual_seed(position)
     return (torch.randint(-8, 9, output.shape, generator=generator) / 8).to(output.dtype)

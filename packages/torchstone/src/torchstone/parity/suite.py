@@ -1,7 +1,7 @@
 """Compare a suite of models with eager PyTorch, and report the results.
 
-Each model goes through :func:`~.verify.verify`, training steps included. One that fails, whatever it
-raises, does not stop the others.
+Each model goes through :func:`~.verify.verify`, training steps included. A model that fails does not stop
+the others, whatever it raises.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class SuiteReport:
 
     @property
     def hot_spots(self) -> list[HotSpot]:
-        """The tensors that differ, the largest difference first."""
+        """The tensors that differ, those with the largest share of wrong elements first."""
         found = [spot for entry in self.entries for spot in entry.hot_spots]
         return sorted(found, key=lambda spot: -_badness(spot.check))
 
     def unsupported(self) -> list[dict[str, Any]]:
-        """Every operator that does not compile, or that runs in eager PyTorch, with models and lines."""
+        """Return the operators that do not compile or that run in eager PyTorch, with models and lines."""
         found: dict[str, dict[str, Any]] = {}
         for entry in self.entries:
             for node in entry.found.unsupported if entry.found is not None else ():
@@ -130,11 +130,12 @@ def run_suite(
     optimizer: str = "sgd",
     progress: Callable[[str], None] = lambda stage: None,
 ) -> SuiteReport:
-    """Compare the models that ``names`` stand for: those of :data:`SUITE`, or what commands take as MODEL.
+    """Compare the models that ``names`` stand for: names in :data:`SUITE`, or what commands take as MODEL.
 
     ``steps`` training steps are compared through ``torch.compile`` and as whole steps; 0 leaves them out.
-    See :func:`~.verify.verify` for the other arguments. Raises what :func:`~torchstone.runtime.get_engine`
-    raises where the engine or device does not exist; every other problem is in the report.
+    See :func:`~.verify.verify` for the other arguments. Raises the errors of
+    :func:`~torchstone.runtime.get_engine` if the engine or device does not exist; every other problem is in
+    the report.
     """
     get_engine()
     settings = {"dtype": dtype, "rtol": rtol, "atol": atol, "steps": steps, "optimizer": optimizer}
@@ -164,7 +165,7 @@ def run_suite(
 
 
 def load(name: str) -> Model:
-    """The model of the suite with this name, else what :func:`~.model.load_model` finds."""
+    """Return the model of the suite with this name, else the one that :func:`~.model.load_model` finds."""
     if name not in SUITE:
         return load_model(name)
     torch.manual_seed(0)
@@ -175,9 +176,10 @@ def load(name: str) -> Model:
 def names_of(
     chosen: Iterable[str], *, quick: bool = False, inventory: bool = False, architectures: bool = False
 ) -> list[str]:
-    """The models to run: the chosen names, else the suite; and ``architectures`` or the ``inventory`` too.
+    """Return the names of the models to run: those chosen, else the suite.
 
-    Raises :class:`~torchstone.errors.ModelError` for a name that leads nowhere, before a long run begins.
+    ``architectures`` and ``inventory`` add the models of these tables. Raises
+    :class:`~torchstone.errors.ModelError` for a name without a model, before a long run begins.
     """
     chosen = list(chosen)
     for name in chosen:
@@ -189,8 +191,8 @@ def names_of(
 
 
 def source_of(model: Any, check: Check) -> str:
-    """``file:line`` of the user's ``forward`` that a tensor belongs to; empty if there is none."""
-    path = check.name.rpartition(" ")[2]  # of "gradient of a.b.weight", "buffer a.c"
+    """Return ``file:line`` of the user's ``forward`` that a tensor belongs to; empty if there is none."""
+    path = check.name.rpartition(" ")[2]  # names are like "gradient of a.b.weight", "buffer a.c"
     owners = [model]
     for part in path.split("."):
         below = getattr(owners[-1], part, None) if isinstance(owners[-1], torch.nn.Module) else None
@@ -206,6 +208,6 @@ def source_of(model: Any, check: Check) -> str:
 
 
 def _badness(check: Check) -> float:
-    """How far a tensor is off, between 0 and 1: the share of its elements that differ."""
+    """Return how wrong a tensor is, between 0 and 1: the share of its elements that differ."""
     found = check.comparison
     return found.mismatches / found.count if found.count else 1.0

@@ -1,4 +1,4 @@
-"""The report of a suite as Markdown and as a page of HTML that needs nothing else."""
+"""The report of a suite as Markdown and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .suite import SuiteReport
 
 MOST = 20
-"""So many hot spots are shown; the JSON has all."""
+"""The most hot spots that are shown; the JSON has all of them."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Section:
 
 
 def sections(report: SuiteReport) -> list[Section]:
-    """The tables of a report; those without rows are left out."""
+    """Return the tables of a report; tables without rows are left out."""
     rows: list[tuple[str, ...]] = []
     for entry in report.entries:
         if entry.found is None:
@@ -60,7 +60,7 @@ def sections(report: SuiteReport) -> list[Section]:
 
 
 def verdict(report: SuiteReport) -> str:
-    """One line: what passed, in which settings."""
+    """Return one line: how many models passed, and the settings."""
     passed = sum(entry.passed for entry in report.entries)
     settings = ", ".join(f"{name} {value}" for name, value in report.settings.items() if value is not None)
     return f"{passed} of {len(report.entries)} models passed ({settings})"

@@ -1,6 +1,6 @@
 """The result of verifying a model: a verdict on each tensor, by stage.
 
-Nothing here decides anything: :mod:`.verify` fills these records in.
+These are records only; :mod:`.verify` fills them in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DType = Literal["float32", "float64", "bfloat16", "float16"]
 
 STAGES: tuple[Stage, ...] = ("artifact", "compiled", "gradients")
 TRAINING_STAGES: tuple[Stage, ...] = ("training", "step")
-"""Several steps through ``torch.compile`` with PyTorch's optimizer, and as whole steps."""
+"""Stages of several training steps: ``torch.compile`` with PyTorch's optimizer, and whole steps."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True)
 class StageSummary:
-    """A summary of a stage: the largest difference from eager, and how many tensors rounding explains."""
+    """A summary of a stage: the largest difference from eager, and how many tensors float64 decided."""
 
     stage: Stage
     tensors: int
@@ -50,9 +50,9 @@ class StageSummary:
 class Verification:
     """The results of :func:`verify`.
 
-    ``errors`` holds, by stage, why a stage could not be finished; ``notes`` what
-    was done otherwise than usual; ``in_eager`` the overloads that may run in eager PyTorch;
-    ``unsupported`` the operators that do not compile.
+    ``errors`` has the reason for each stage that could not be finished. ``notes`` has
+    deviations from the usual comparison. ``in_eager`` names the overloads that may run in
+    eager PyTorch. ``unsupported`` has the operators that do not compile.
     """
 
     model: str

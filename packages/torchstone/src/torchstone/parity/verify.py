@@ -1,14 +1,14 @@
-"""A whole model through Torchstone compared with eager PyTorch: artifact, compiled forward, gradients.
+"""Compare a whole model through Torchstone with eager PyTorch: artifact, compiled forward, gradients.
 
-Three stages, each against eager with optest's comparator: the forward pass of
+Three stages are compared with eager by optest's comparator: the forward pass of
 the exported artifact in a fresh process; the forward pass through
-``torch.compile`` without fallback; the gradient of every parameter (and, after
-that training step, every buffer). Where float32's default tolerance is missed,
-and always under autocast, the model in float64 and eager with other roundings decide (:mod:`.judge`).
-``torch.compile`` knows no capture rules: of a model that needs one it gets the captured graph.
+``torch.compile`` without fallback; the gradient of every parameter (and every
+buffer after that training step). If a value misses float32's default tolerance, and always
+under autocast, the model in float64 and eager runs with other roundings decide (:mod:`.judge`).
+``torch.compile`` does not apply capture rules, so it gets the captured graph of a model that needs one.
 
 The forward stages run in evaluation mode. Gradients are taken in training mode,
-unless the model is random there (dropout): then in evaluation mode too.
+or in evaluation mode if the model is random in training mode (dropout).
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def verify(
 ) -> Verification:
     """Run ``model`` through every stage and compare with eager PyTorch.
 
-    ``dtype`` float32 takes the model as it is, float64 converts it and its
-    inputs, bfloat16 and float16 run it under autocast. With ``rtol`` or ``atol``
+    With ``dtype`` float32 the model runs unchanged; float64 converts it and its
+    inputs; bfloat16 and float16 run it under autocast. With ``rtol`` or ``atol``
     (the other one keeps its default) elements must be within that tolerance of
     eager's result, whatever float64 says. After ``steps`` training steps, if any, losses,
     parameters, buffers and the state of the ``optimizer`` (sgd, adamw) are compared. ``progress``
-    is told each stage as it begins. Resets Dynamo; the model itself is left as it was. Raises
+    is called with each stage as it begins. Resets Dynamo; does not change the model. Raises
     :class:`~torchstone.errors.DeviceNotFound` and other errors of the engine
-    before anything is compiled; what goes wrong in a stage is in the result.
+    before anything is compiled. Errors within a stage are in the result.
     """
     get_engine()
     stages = (STAGES if gradients else STAGES[:-1]) + (TRAINING_STAGES if steps else ())
@@ -78,7 +78,7 @@ def verify(
     with watched() as result.compilation:
         for stage in stages:
             if stage not in result.stages:
-                continue  # an earlier one found nothing to compare
+                continue  # an earlier stage found that it has nothing to compare
             progress(_DOING[stage])
             try:
                 with plain_errors():
@@ -96,9 +96,9 @@ _AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class _Work:
-    """The model, its float64 twin and the record; stages work on copies.
+    """The model, its float64 twin and the result of one verification; stages work on copies.
 
-    ``replaced`` is what capture rules replaced when the model was exported.
+    ``replaced`` names what capture rules replaced when the model was exported.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _Work:
         return bounds(**self.model.bounds)
 
     def through_compile(self, subject: Subject) -> Subject:
-        """``subject`` for ``torch.compile``: captured before, where capture rules are needed."""
+        """Compile ``subject`` by ``torch.compile``; if it needs capture rules, capture it first."""
         fallback = bool(self.model.in_eager)
         if not self.replaced:
             return subject.compiled(fallback=fallback)
@@ -136,7 +136,7 @@ class _Work:
 
     @cached_property
     def eager_results(self) -> tuple[Any, Any]:
-        """What eager returns in evaluation mode, and the same in float64 (None where eager cannot)."""
+        """Eager's result in evaluation mode, and its result in float64 (None if eager cannot run that)."""
         with torch.no_grad(), self.autocast():
             reference = self._reference(self.subject)
             with _in_eager("run"):
@@ -153,7 +153,7 @@ class _Work:
 
     @contextmanager
     def float64_or_note(self) -> Iterator[None]:
-        """Eager has no float64 kernel for everything; the tolerance alone decides then."""
+        """Note an error in the block: if eager lacks a float64 kernel, the tolerance alone decides."""
         try:
             yield
         except (RuntimeError, NotImplementedError) as error:
@@ -166,7 +166,7 @@ class _Work:
 
     @cached_property
     def training(self) -> bool:
-        """Whether the model is compared in training mode: not if it is random there."""
+        """Whether gradients are compared in training mode; they are not if the model is random in it."""
         training = not _is_random(self)
         if not training:
             self.note("random in training mode (dropout?): gradients are compared in evaluation mode")
@@ -174,7 +174,7 @@ class _Work:
 
     @cached_property
     def eager_steps(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """What training steps in eager give, and the same in float64 (nothing where eager cannot)."""
+        """The values of training steps in eager, and those in float64 (empty if eager cannot run that)."""
         given = self.subject.copy(training=self.training)
         with _in_eager("train"):
             expected = eager_values(given, self.optimizer, self.steps, self.autocast())
@@ -188,7 +188,7 @@ class _Work:
 
     @cached_property
     def other_steps(self) -> list[dict[str, torch.Tensor]]:
-        """What training steps in eager give with other roundings."""
+        """The values of training steps in eager with other roundings."""
 
         def run(subject: Subject) -> dict[str, torch.Tensor]:
             return eager_values(subject, self.optimizer, self.steps, self.autocast())
@@ -197,12 +197,12 @@ class _Work:
 
     @cached_property
     def other_results(self) -> list[Any]:
-        """What eager returns in evaluation mode with other roundings."""
+        """Eager's results in evaluation mode with other roundings."""
         with torch.no_grad(), self.autocast():
             return self.others(lambda: self._reference(self.subject), Subject.result)
 
     def others(self, copied: Callable[[], Subject], run: Callable[[Subject], Any]) -> list[Any]:
-        """What ``run`` makes of copies in eager with other roundings; nothing where eager cannot run so."""
+        """Return the results of ``run`` on copies with other roundings; empty if eager cannot run that."""
         try:
             return reruns(RUNS, copied, run)
         except (RuntimeError, NotImplementedError) as error:
@@ -211,7 +211,7 @@ class _Work:
             return []
 
     def differentiated(self, names: list[str]) -> dict[str, torch.Tensor | None]:
-        """Eager's gradients of the leaves ``names``; what it does not differentiate leaves the list."""
+        """Return eager's gradients of ``names``; leaves that it does not differentiate leave that list."""
         try:
             return _step(self.subject.copy(training=self.training), self.autocast(), names)
         except RuntimeError as error:
@@ -234,7 +234,7 @@ class _Work:
     def record_results(
         self, stage: Stage, names: Sequence[str], found: Sequence[Array], expected: Any, truth: Any
     ) -> None:
-        """Each array against the value that eager returned in its place."""
+        """Add the verdict on each array, compared with eager's value at the same position."""
         wanted = _values(expected, len(found))
         exact: Sequence[torch.Tensor | None] = [None] * len(found)
         if truth is not None:
@@ -255,8 +255,8 @@ class _Work:
         truth: torch.Tensor | None,
         others: Callable[[], Sequence[torch.Tensor]],
     ) -> None:
-        """Add the verdict on a value; ``others`` gives eager's with other roundings."""
-        if self.replaced and found.ndim == expected.ndim:  # what lies beyond eager's sizes is padding
+        """Add the verdict on a value; ``others`` returns eager's values with other roundings."""
+        if self.replaced and found.ndim == expected.ndim:  # elements beyond eager's sizes are padding
             found = found[tuple(map(slice, expected.shape))]
         scale = self.judge.scale(expected, in_training=stage in TRAINING_STAGES)
 
@@ -277,7 +277,7 @@ class _Work:
 
 @contextmanager
 def _in_eager(what: str) -> Iterator[None]:
-    """Raises :class:`ModelError` where eager PyTorch raises."""
+    """Turn an error of eager PyTorch in the block into a :class:`ModelError`."""
     try:
         yield
     except Exception as error:
@@ -288,7 +288,7 @@ def _in_eager(what: str) -> Iterator[None]:
 
 
 def _values(result: Any, count: int) -> list[torch.Tensor]:
-    """The ``count`` tensors of a result; its numbers too, where a program computes them."""
+    """Return the ``count`` tensors of a result; if there are fewer, its numbers count as tensors too."""
     found = tensors(result)
     if len(found) < count:
         found = [torch.as_tensor(leaf) for leaf in pytree.tree_leaves(result) if leaf is not None]
@@ -363,7 +363,7 @@ def _step(
     names: Sequence[str],
     prepare: Callable[[Subject], Subject] = lambda subject: subject,
 ) -> dict[str, torch.Tensor | None]:
-    """Gradients, dense, of the leaves ``names``, and buffers afterwards, of a forward and backward pass."""
+    """Run a forward and a backward pass; return dense gradients of ``names``, and the buffers after it."""
     leaves = subject.leaves()
     for name in leaves.keys() - set(names):
         leaves.pop(name).requires_grad_(False)
@@ -403,13 +403,13 @@ def _compare_steps(work: _Work, stage: Stage, run: Callable[[Subject], dict[str,
         raise _OneSided(f"{one_sided[0]} exists only in {where}")
     for name, want in expected.items():
         if work.judge.is_fixed and name.startswith(UPDATE):
-            continue  # mostly the rounding of the parameter: a tolerance for values does not suit it
+            continue  # mostly the rounding of the parameter, for which a tolerance of values does not fit
         others = partial(_named, name, lambda: work.other_steps)
         work.record(stage, name, to_numpy(found[name]), want, truth.get(name), others)
 
 
 def _named(name: str, runs: Callable[[], Sequence[Mapping[str, torch.Tensor | None]]]) -> list[torch.Tensor]:
-    """One value of each run that has it."""
+    """Return the value ``name`` of each run that has it."""
     return [value for run in runs() if (value := run.get(name)) is not None]
 
 

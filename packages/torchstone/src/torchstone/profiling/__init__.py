@@ -1,4 +1,4 @@
-"""Where time, memory and compilations go: profiles of blocks of code and of models. See docs/profiling.md."""
+"""Profiles of blocks of code and of models: time, memory and compilations. See docs/profiling.md."""
 
 from .models import profile_model
 from .record import Recompile, Span

@@ -1,7 +1,7 @@
-"""From what the engine ran to operators and modules: time, FLOPs and bytes of each.
+"""Attribute the time, FLOPs and bytes of the engine's kernels to operators and modules.
 
-The engine fuses operators. What a fusion takes is divided among its operators by the operations and
-elements that each has in it; FLOPs are each operator's own.
+The engine fuses operators. The time and bytes of a fusion are divided among its operators in proportion to
+the operations and elements that each has in it. FLOPs are counted for each operator directly.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .record import Record
 from .roofline import Peaks
 
 ENGINE = "(engine)"
-"""The operator of instructions that come from none: copies between layouts, loops' own work."""
+"""The name shown for instructions that come from no operator, such as copies between layouts and loops."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What the location of an instruction says: the path of a module, an operator, and its node."""
+    """The parts of an instruction's location: the path of a module, an operator, and its node."""
 
     module: str
     operator: str
@@ -29,14 +29,14 @@ class Origin:
 
     @classmethod
     def of(cls, location: str) -> Origin:
-        """From ``layers.0.fc/aten.addmm.default/addmm_1``; another name is an operator's."""
+        """Parse ``layers.0.fc/aten.addmm.default/addmm_1``; any other location is an operator's name."""
         parts = location.rsplit("/", 2)
         return cls(*parts) if len(parts) == 3 else cls("", location or ENGINE, "")
 
 
 @dataclass
 class Cost:
-    """What something took, over all calls that count."""
+    """The time, FLOPs and bytes of one item (such as an operator) over all calls after ``settle``."""
 
     name: str
     calls: int = 0
@@ -50,7 +50,7 @@ class Cost:
         self.bytes += bytes
 
     def to_dict(self, peaks: Peaks | None, whole: float) -> dict[str, Any]:
-        """As JSON-able data, with the place on the roofline; ``whole`` is the time of all calls."""
+        """Return JSON-able data, with the place on the roofline; ``whole`` is the time of all calls."""
         found: dict[str, Any] = {
             "name": self.name,
             "calls": self.calls,
@@ -69,7 +69,11 @@ class Cost:
 
 @dataclass
 class Costs:
-    """The tables of a profile. ``outside`` is the time of calls in which no kernel ran."""
+    """The tables of a profile.
+
+    ``own`` has the costs of each module without the modules inside it. ``whole`` is the time of all calls in
+    seconds, and ``outside`` the part of it in which no kernel ran.
+    """
 
     nodes: dict[tuple[int, str], Cost]
     operators: list[Cost]
@@ -82,7 +86,7 @@ class Costs:
 
 
 def costs(profile: Record) -> Costs:
-    """Time, FLOPs and bytes of the calls that count."""
+    """Return the time, FLOPs and bytes of the calls after :meth:`~.record.Record.settle`."""
     known = [kernels(program.text) for program in profile.programs]
     calls = {span.call: span for span in profile.calls()}
     runs = defaultdict(int)  # type: ignore[var-annotated]
@@ -137,7 +141,7 @@ def _joined(nodes: Iterable[Cost], key: Callable[[Origin], str]) -> dict[str, Co
 
 
 def _inclusive(own: dict[str, Cost]) -> dict[str, Cost]:
-    """Each module with all that lies inside it; the model itself is the empty path."""
+    """Return each module's costs, including the modules inside it; the model itself has the empty path."""
     found: dict[str, Cost] = {}
     for path, cost in own.items():
         names = path.split(".") if path else []

@@ -15,14 +15,17 @@ from .record import Record
 
 
 def save(profile: Record, path: Path) -> Path:
-    """Write the trace, whole or not at all. Raises ``OSError`` where ``path`` cannot be written."""
+    """Write the trace, completely or not at all. Raises ``OSError`` if ``path`` cannot be written."""
     with NewFile(path) as new:
         new.file.write(json.dumps(trace(profile)).encode())
     return path
 
 
 def trace(profile: Record) -> dict[str, Any]:
-    """Complete events of calls, kernels and phases of compilation, and a counter of memory; microseconds."""
+    """Return the trace: complete events for calls, kernels and compile phases, and a memory counter.
+
+    Times are in microseconds.
+    """
     process, threads = os.getpid(), _Threads()
     events = []
     callers = {span.call: span.thread for span in profile.spans}
@@ -69,7 +72,7 @@ def trace(profile: Record) -> dict[str, Any]:
 
 
 class _Threads:
-    """Numbers for the engine's threads, which have names only; no thread of a system has such large ones."""
+    """Numbers for the engine's threads, which have only names; they are larger than any system thread id."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}

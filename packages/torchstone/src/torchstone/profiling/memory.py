@@ -1,4 +1,4 @@
-"""The memory of this process over time, sampled by a thread."""
+"""The memory of this process over time, sampled by a background thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _STATM = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process that is in RAM now; None where the system does not say (it is not Linux)."""
+    """Return the bytes of this process that are in RAM now; None if the system does not report them.
+
+    Only Linux does.
+    """
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
@@ -20,7 +23,10 @@ def resident_bytes() -> int | None:
 
 
 class Sampler:
-    """Notes the resident memory until it is stopped: ``samples`` are times since the epoch (ns) and bytes."""
+    """A thread that samples the resident memory until ``stop`` is called.
+
+    ``samples`` are pairs: the time since the epoch in nanoseconds, and the bytes.
+    """
 
     def __init__(self) -> None:
         self.samples: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""A model under a profile: its compilation, and calls of what was compiled."""
+"""Profile a model: its compilation, and calls of the compiled program."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def profile_model(
     calls: int = 10,
     peaks: Peaks | None = None,
 ) -> Profile:
-    """What compiling ``model`` takes, and ``calls`` calls of its program after some that warm it up.
+    """Profile the compilation of ``model``, and ``calls`` calls of its program after a few warm-up calls.
 
-    With ``train``, a call is a whole step of :func:`torchstone.compile_step`: forward, backward and an
-    update by SGD with momentum, of the mean square of all results. It changes the model. Raises what
-    :func:`~torchstone.runtime.get_engine` raises where there is no such engine or device.
+    With ``train``, each call is a whole step of :func:`torchstone.compile_step`: forward, backward, and an
+    update by SGD with momentum. The loss is the :func:`mean_square` of the results. Training changes the
+    model. Raises what :func:`~torchstone.runtime.get_engine` raises if there is no such engine or device.
     """
     get_engine()
     call = _step(model, args, kwargs or {}) if train else _inference(model, args, kwargs or {})
@@ -48,7 +48,7 @@ def _inference(
 ) -> Callable[[], object]:
     if isinstance(model, torch.nn.Module):
         model.eval()
-    # Without tuning: a graph that eager PyTorch runs has no program to look at.
+    # Without tuning: a graph that tuning leaves to eager PyTorch has no program to profile.
     compiled = torch.compile(model, backend="torchstone", options={"tuning": False})
 
     def call() -> object:
@@ -70,7 +70,7 @@ def _step(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def mean_square(outputs: Any) -> torch.Tensor:
-    """The mean square of all results that have a gradient: a loss for any model."""
+    """Return the sum of the mean squares of all results that require a gradient, as a loss for any model."""
     leaves = [one for one in pytree.tree_leaves(outputs) if isinstance(one, torch.Tensor)]
     known = [one.float().square().mean() for one in leaves if one.requires_grad]
     if not known:

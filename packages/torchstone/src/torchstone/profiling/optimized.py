@@ -1,7 +1,7 @@
-"""What the engine made of a program, read from the text of its optimized HLO.
+"""The kernels that the engine made of a program, read from the text of its optimized HLO.
 
-Each instruction that the engine runs is a :class:`Kernel`: a fusion, a product, a copy, a loop. Its parts
-say which operators it computes, with how many operations on numbers.
+Each instruction that the engine runs is a :class:`Kernel`: a fusion, a product, a copy, or a loop. A kernel's
+parts say which operators it computes, and with how many arithmetic operations.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _ARITHMETIC = frozenset(
 
 @dataclass(frozen=True)
 class Part:
-    """The share that one operator has in a kernel: ``origin`` is the name of its location."""
+    """The share of one operator in a kernel; ``origin`` is the name of the operator's location."""
 
     origin: str
     flops: int
     weight: int
-    """Operations and elements, by which the kernel's time is divided among its operators."""
+    """The operator's operations plus elements; the kernel's time is divided in proportion to this."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One instruction that the engine runs. ``nests``: it runs other kernels, such as a loop's."""
+    """One instruction that the engine runs. ``nests`` says whether it runs other kernels, as a loop does."""
 
     name: str
     opcode: str
@@ -80,7 +80,7 @@ _Computations = Mapping[str, Mapping[str, _Instruction]]
 
 
 def kernels(text: str) -> dict[str, Kernel]:
-    """The kernels of a module by name, from the text of its optimized HLO."""
+    """Return the kernels of a module by name, from the text of its optimized HLO."""
     computations = _read(text)
     fused = {
         name
@@ -136,7 +136,10 @@ def _kernel(one: _Instruction, body: Mapping[str, _Instruction], all_: _Computat
 def _computed(
     one: _Instruction, body: Mapping[str, _Instruction], all_: _Computations
 ) -> Iterator[tuple[_Instruction, Mapping[str, _Instruction]]]:
-    """The instructions that a kernel computes, those of its fusion, with what is around each."""
+    """Yield the instructions that a kernel computes, each with the computation that contains it.
+
+    For a fusion, these are the instructions inside it.
+    """
     if one.opcode != "fusion":
         yield one, body
         return
@@ -147,7 +150,7 @@ def _computed(
 
 
 def _read_bytes(one: _Instruction, body: Mapping[str, _Instruction], all_: _Computations) -> int:
-    """Bytes of the operands; of those that a fusion only takes slices of, the slices."""
+    """Return the bytes that a kernel reads: its operands, or only the slices that a fusion takes of them."""
     total = 0
     inside = all_.get(one.called[0], {}) if one.opcode == "fusion" and one.called else {}
     for position, operand in enumerate(one.operands):
@@ -184,7 +187,7 @@ def _bits(name: str) -> int:
 
 
 def _flops(one: _Instruction, around: Mapping[str, _Instruction]) -> int:
-    """Operations on numbers; a multiplication and an addition are two."""
+    """Return the number of arithmetic operations; a multiplication and an addition count as two."""
     operands = [around[name].type for name in one.operands if name in around]
     if one.opcode == "dot" and operands:
         contracted = _attribute(one.rest, "lhs_contracting_dims")
@@ -205,7 +208,7 @@ def _attribute(text: str, name: str) -> list[int]:
 
 
 def _convolution(one: _Instruction, image: list[int], kernel: list[int]) -> int:
-    """Two per product of an image's element and a kernel's, as if there were no padding."""
+    """Return two operations for each product of an image element and a kernel element, ignoring padding."""
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", one.rest)
     if labels is None:
         return 0
@@ -214,4 +217,4 @@ def _convolution(one: _Instruction, image: list[int], kernel: list[int]) -> int:
     taps = math.prod(size for label, size in of_kernel.items() if label.isdigit()) * of_kernel["i"]
     dilation = re.search(r"lhs_dilate=([\dx]+)", one.rest)
     zeros = math.prod(map(int, dilation[1].split("x"))) if dilation else 1
-    return 2 * out * taps // zeros  # what is dilated with zeros is not multiplied
+    return 2 * out * taps // zeros  # the zeros of a dilated image are not multiplied

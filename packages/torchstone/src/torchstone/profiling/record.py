@@ -1,4 +1,4 @@
-"""What a profile records: spans, the engine's events, memory and recompilations."""
+"""The data that a profile records: spans, the engine's events, memory and recompilations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .roofline import Peaks
 
 @dataclass(frozen=True)
 class Span:
-    """A phase of a compilation, or one call: of a program, or of a function that eager PyTorch runs.
+    """A compile phase, or one call of a program or of a function that eager PyTorch runs.
 
-    ``program`` is the program's place in :attr:`Record.programs`. Times are nanoseconds since the epoch.
+    ``program`` is the program's index in :attr:`Record.programs`. Times are nanoseconds since the epoch.
     """
 
     kind: spans.Kind
@@ -34,7 +34,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Recompile:
-    """Something that was compiled before and is compiled again. ``reason`` names the guard that failed."""
+    """A new compilation of something that was compiled before; ``reason`` names the guard that failed."""
 
     name: str
     reason: str
@@ -44,7 +44,7 @@ class Recompile:
 
 @dataclass
 class Record:
-    """What was compiled and run in a block of code; complete when the block ends."""
+    """A record of what was compiled and run in a block of code; complete when the block ends."""
 
     peaks: Peaks | None = None
     spans: list[Span] = field(default_factory=list)
@@ -60,13 +60,13 @@ class Record:
     settled_ns: int = 0
 
     def settle(self) -> None:
-        """Leave the calls so far out of the times of operators: first calls are slower than others."""
+        """Exclude the calls so far from the times of operators: first calls are slower than later ones."""
         self.settled_ns = time.time_ns()
 
     def calls(self) -> list[Span]:
-        """The calls of programs whose times count."""
+        """Return the calls of programs that began after :meth:`settle`."""
         return [one for one in self.spans if one.kind == "run" and one.start_ns >= self.settled_ns]
 
     def eager_calls(self) -> list[Span]:
-        """The calls of functions that eager PyTorch runs, where they count."""
+        """Return the calls of functions that eager PyTorch runs, if they began after :meth:`settle`."""
         return [one for one in self.spans if one.kind == "eager" and one.start_ns >= self.settled_ns]

@@ -1,4 +1,4 @@
-"""A profile as data and as tables."""
+"""Report a profile as JSON-able data and as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .record import Record, Span
 
 MODEL = "(model)"
 SAMPLES = 1000
-"""At most so many samples of memory are reported."""
+"""The largest number of memory samples that are reported."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Table:
 
 
 def to_dict(profile: Record) -> dict[str, Any]:
-    """Everything of a profile as JSON-able data; times are seconds."""
+    """Return everything in a profile as JSON-able data; times are in seconds."""
     found = costs(profile)
 
     def listed(these: Sequence[Cost]) -> list[dict[str, Any]]:
@@ -65,17 +65,17 @@ def to_dict(profile: Record) -> dict[str, Any]:
 
 def _figures(one: Cost, profile: Record, whole: float) -> dict[str, Any]:
     data = one.to_dict(profile.peaks, whole)
-    del data["name"]  # the location, which the parts of its origin say
+    del data["name"]  # the location, whose parts the caller lists as the fields of Origin
     return data
 
 
 def phases(profile: Record) -> list[dict[str, Any]]:
-    """Phases of compilation by name, in the order in which they first began."""
+    """Return the count and time of each compile phase, in the order in which they first began."""
     return _totals(span for span in profile.spans if span.kind == "compile")
 
 
 def _totals(spans: Iterable[Span]) -> list[dict[str, Any]]:
-    """Number and time by name, in the order in which they first began."""
+    """Return the count and time of spans by name, in the order in which the names first began."""
     found: dict[str, dict[str, Any]] = {}
     for span in sorted(spans, key=lambda one: one.start_ns):
         total = found.setdefault(span.name, {"name": span.name, "count": 0, "seconds": 0.0})
@@ -110,7 +110,10 @@ def _memory(profile: Record) -> dict[str, Any]:
 
 
 def tables(data: Mapping[str, Any], most: int = 15) -> list[Table]:
-    """What to print of :func:`to_dict`: the ``most`` operators, modules and kernels that take longest."""
+    """Return the tables to print, with the ``most`` slowest operators, modules and kernels.
+
+    ``data`` comes from :func:`to_dict`.
+    """
     roofline = data["peaks"] is not None
     made = [
         _cost_table("operators", "operator", data["operators"], most, roofline),
@@ -146,7 +149,7 @@ def tables(data: Mapping[str, Any], most: int = 15) -> list[Table]:
 
 
 def summary(data: Mapping[str, Any]) -> list[str]:
-    """Lines below the tables: totals, cache, memory, peaks, notes."""
+    """Return the lines to print below the tables: totals, cache, memory, peaks, notes."""
     cache, memory, peaks = data["cache"], data["memory"], data["peaks"]
     calls, outside = sum(one["calls"] for one in data["programs"]), _ms(data["outside_kernels"])
     stored = f"found in memory: {cache['memory_hits']}, on disk: {cache['disk_hits']}"
@@ -177,7 +180,7 @@ def _eager_line(totals: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def text(profile: Record) -> str:
-    """Tables and summary as plain text."""
+    """Return the tables and the summary as plain text."""
     data, parts = to_dict(profile), []
     for table in tables(data):
         lines = [table.columns, *table.rows]

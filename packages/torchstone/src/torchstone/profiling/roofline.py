@@ -1,4 +1,4 @@
-"""The roofline: what a machine's peaks of arithmetic and of memory bandwidth allow for some work."""
+"""The roofline: how fast a machine's peak arithmetic and peak memory bandwidth let some work run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..runtime import get_engine
 
 @dataclass(frozen=True)
 class Peaks:
-    """FLOP/s of the best product of matrices, and bytes/s of a copy that is too large for any cache."""
+    """A machine's peaks: FLOP/s of a matrix product, and bytes/s of a copy too large for any cache."""
 
     flops: float
     bytes: float
 
     def least_seconds(self, flops: float, bytes: float) -> float:
-        """The shortest time in which this machine does so much work."""
+        """Return the shortest time in which this machine can do the work."""
         return max(flops / self.flops, bytes / self.bytes)
 
     def bound(self, flops: float, bytes: float) -> Literal["compute", "memory"]:
-        """Which of the two peaks limits this work."""
+        """Return which of the two peaks limits the work."""
         return "compute" if flops / self.flops > bytes / self.bytes else "memory"
 
     def to_dict(self) -> dict[str, Any]:
@@ -32,26 +32,29 @@ class Peaks:
 
 
 def measure_peaks() -> Peaks:
-    """The peaks of the CPU, or of the GPU that the setting ``device`` names; takes about two seconds.
+    """Measure the peaks of the CPU, or of the GPU that the setting ``device`` names; takes about two seconds.
 
-    Raises what :func:`~torchstone.runtime.get_engine` raises where there is no such engine or device.
+    Raises what :func:`~torchstone.runtime.get_engine` raises if there is no such engine or device.
     """
     place = measured_device()
     return Peaks(_peak_of_products(place), _peak_of_memory(place))
 
 
 def measured_device() -> torch.device:
-    """Where PyTorch has the memory of the engine that the settings name: on a GPU, else on the CPU."""
+    """Return PyTorch's device for the engine that the settings name: a GPU, or else the CPU."""
     return getattr(get_engine(), "torch_device", None) or torch.device("cpu")
 
 
 def seconds_per_call(call: Callable[[], object], seconds: float) -> float:
-    """Seconds per call, over at least two calls and about ``seconds``, what a GPU does included."""
+    """Return the mean seconds per call, including work on a GPU.
+
+    Makes at least two calls, and goes on for about ``seconds``.
+    """
     started, count, next_ones = time.perf_counter(), 0, 2
     while True:
         for _ in range(next_ones):
             call()
-        wait_for_gpu()  # a GPU's queue takes many more calls than it does in that time
+        wait_for_gpu()  # calls are queued on a GPU much faster than it runs them
         count += next_ones
         elapsed = time.perf_counter() - started
         if elapsed >= seconds:
@@ -60,13 +63,13 @@ def seconds_per_call(call: Callable[[], object], seconds: float) -> float:
 
 
 def wait_for_gpu() -> None:
-    """Return when the GPU that this process uses in PyTorch, if any, has done its work."""
+    """Wait until the GPU that this process uses in PyTorch, if any, has finished its work."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def _peak_of_products(place: torch.device) -> float:
-    """By PyTorch or XLA, whichever is faster."""
+    """Return the FLOP/s of a matrix product in PyTorch or in the engine, whichever is faster."""
     size = 1536 if place.type == "cpu" else 8192
     x = torch.randn(size, size, device=place)
     ours = torch.compile(torch.mm, backend="torchstone")

@@ -1,4 +1,4 @@
-"""``torchstone.profile()``: a block of code, and what was compiled and run inside it."""
+"""``torchstone.profile()``: record what is compiled and run inside a block of code."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .roofline import Peaks
 class Profile(Record):
     """The record of one :func:`profile` block.
 
-    ``print`` it for tables; :meth:`to_dict` has the same as JSON-able data.
+    ``print`` shows it as tables; :meth:`to_dict` returns the same as JSON-able data.
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """All tables as JSON-able data."""
+        """Return all tables as JSON-able data."""
         return report.to_dict(self)
 
     def save_chrome_trace(self, path: str | Path) -> Path:
-        """Write a trace for ``chrome://tracing`` or Perfetto; the whole file appears or none."""
+        """Write a trace for ``chrome://tracing`` or Perfetto; the file appears complete or not at all."""
         return chrome.save(self, Path(path))
 
     def __str__(self) -> str:
@@ -45,8 +45,8 @@ _turn = threading.Lock()
 def profile(*, peaks: Peaks | None = None) -> Iterator[Profile]:
     """Record what is compiled and run inside the block, in all threads of the process.
 
-    With ``peaks``, from :func:`torchstone.profiling.measure_peaks`, each operator gets its place on the
-    roofline. Raises :class:`~torchstone.errors.ProfilingError` inside another such block.
+    With ``peaks``, from :func:`torchstone.profiling.measure_peaks`, the tables show each operator's place on
+    the roofline. Raises :class:`~torchstone.errors.ProfilingError` while another such block is open.
     """
     if not _turn.acquire(blocking=False):
         raise ProfilingError(
@@ -67,7 +67,7 @@ def profile(*, peaks: Peaks | None = None) -> Iterator[Profile]:
 
 
 class _Recorder:
-    """Writes into a :class:`Profile` what happens."""
+    """A recorder that writes compilations and calls into a :class:`Profile` while its block is open."""
 
     def __init__(self, found: Profile) -> None:
         self._found = found

@@ -3,11 +3,11 @@
 >>> with torchstone.redirected(target="cpu"):                       # doctest: +SKIP
 ...     torch.zeros(3, device="cuda") + torch.ones(3).cuda()
 
-:mod:`.context` enters and leaves a scope, :mod:`.choice` picks the device, :mod:`.mode` redirects the
-calls that PyTorch dispatches, :mod:`.areas` holds what must be replaced by name, :mod:`.callers` says
-who is told that CUDA is here, :mod:`.policy` what happens to what has no meaning on the target, and
-:mod:`.recorder` keeps what was redirected where. Importing this package imports neither torch nor changes
-anything.
+:mod:`.context` enters and leaves a scope, :mod:`.choice` picks the device, and :mod:`.mode` redirects the
+calls that PyTorch dispatches. :mod:`.areas` lists the functions that must be replaced by name.
+:mod:`.callers` decides which calling code is told that CUDA is available. :mod:`.policy` decides what happens
+when a call has no meaning on the target, and :mod:`.recorder` keeps what was redirected and where. Importing
+this package does not import torch and changes nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         importlib.import_module(
             "torch"
-        )  # in a child it enters the parent's scope, which needs this package whole
+        )  # in a child process this enters the parent's scope, so this package must be imported in full
         return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""How much memory the redirected code has on each CUDA device, where all of it really is the CPU's.
+"""How much memory the redirected code uses on each CUDA device, though all of it is really CPU memory.
 
 Every storage that is put on a device (:mod:`.places`) is counted until it is freed, as CUDA's caching
 allocator counts its blocks. Nothing is cached or reserved beyond that. The figures are exact for the tensors
-that redirected calls made; what C++ keeps to itself (the inside of a kernel) is not among them.
+that redirected calls made. Memory that C++ code allocates for itself (inside a kernel) is not counted.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 _LARGE = 1 << 20
-"""The bytes from which on CUDA's allocator serves a request from its pool of large blocks."""
+"""The size in bytes from which CUDA's allocator serves a request from its pool of large blocks."""
 
 
 class Pool:
-    """The live blocks of a pool: their bytes and number now, at most, and ever."""
+    """The bytes and the number of blocks in a pool: current, at their peak, and ever allocated."""
 
     __slots__ = ("bytes", "bytes_ever", "bytes_peak", "number", "number_ever", "number_peak")
 
@@ -40,11 +40,11 @@ class Pool:
         self.bytes_peak, self.number_peak = self.bytes, self.number
 
     def reset_ever(self) -> None:
-        """The figures of what was ever allocated begin anew with what is there."""
+        """Restart the totals of everything ever allocated from the blocks that are live now."""
         self.bytes_ever, self.number_ever = self.bytes, self.number
 
     def figures(self, of_bytes: bool) -> Iterator[tuple[str, int]]:
-        """CUDA's names of a metric, and its values."""
+        """Yield each metric under CUDA's name with its value, of bytes or else of the number of blocks."""
         now, peak, ever = (
             (self.bytes, self.bytes_peak, self.bytes_ever)
             if of_bytes

@@ -1,10 +1,10 @@
-"""Who is told that CUDA is here.
+"""Which calling code is told that CUDA is available.
 
-``torch.cuda.is_available()`` and its like are answered by caller: the redirected script and packages whose
-CUDA path is plain PyTorch are told yes, and so are redirected; packages that would load an NVIDIA driver or
-compiled CUDA code are told the truth. The rules are a reviewed table; ``redirected(trust={...})`` extends it
-for one scope. A package that is not listed is told the truth, unless it is the user's own code: a module
-that lies neither in the standard library nor in ``site-packages``.
+The answer of ``torch.cuda.is_available()`` and similar functions depends on the caller. The redirected script
+and packages whose CUDA path is plain PyTorch are told yes, so their calls are redirected. Packages that would
+load an NVIDIA driver or compiled CUDA code are told the truth. The rules are a reviewed table, which
+``redirected(trust={...})`` extends for one scope. A package that is not listed is told the truth, unless it
+is the user's own code: a module that is neither in the standard library nor in ``site-packages``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..torch_internals.redirection import ASKS_FOR_ITS_CALLER, STREAMS_OF_COMPIL
 
 @dataclass(frozen=True)
 class CallerRule:
-    """Whether the modules under ``package`` (a dotted prefix) are told that CUDA is here, and why."""
+    """Whether the modules under ``package`` (a dotted prefix) are told that CUDA is available, and why."""
 
     package: str
     sees_cuda: bool
@@ -94,12 +94,12 @@ _PASSED_THROUGH = (
     "torch.library",
     *ASKS_FOR_ITS_CALLER,
 )
-"""Parts of PyTorch that ask on behalf of whoever calls them: the caller is further out."""
+"""Parts of PyTorch that ask on behalf of their own caller, so the search goes on to the next outer frame."""
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 class Callers:
-    """The rules of one scope: the table and the user's additions, which win."""
+    """The rules of one scope: the table, and the user's additions, which take precedence."""
 
     def __init__(self, trust: Iterable[str] | Mapping[str, bool] | None = None) -> None:
         extra = trust if isinstance(trust, Mapping) else dict.fromkeys(trust or (), True)
@@ -108,10 +108,10 @@ class Callers:
         self._answers: dict[str, bool | None] = {}
 
     def see_cuda(self) -> bool:
-        """Whether the calling code is told that CUDA is here.
+        """Whether the calling code is told that CUDA is available.
 
-        Frames of this package, of PyTorch's modes and of the standard library are looked through; a
-        thread that has none but those is told so.
+        Frames of this package, of PyTorch's modes and of the standard library are skipped. If a thread has no
+        other frames, the answer is yes.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -166,7 +166,7 @@ def user_frame() -> FrameType | None:
 
 
 def user_depth() -> int:
-    """``stacklevel`` of :func:`warnings.warn` for :func:`user_frame`, as seen from the caller's caller."""
+    """Return the ``stacklevel`` of :func:`user_frame` for a :func:`warnings.warn` in the caller's caller."""
     depth, frame = 0, sys._getframe(1)
     found: FrameType | None = frame
     while found is not None and _is_ours(found):

@@ -1,10 +1,10 @@
-"""Child processes of a redirected script are redirected too.
+"""Redirecting the child processes of a redirected script, too.
 
 A forked child inherits the scope. A new interpreter (multiprocessing's ``spawn``, ranks of ``torchrun``,
 any ``python`` that the script starts) inherits the environment: :func:`~.options.tell_children` describes the
 scope in one variable, and ``import torch`` in the child calls :func:`enter_scope_of_parent` through PyTorch's
-entry points for backends (``torch.backends``). Without the variable it does nothing. It imports neither
-torch nor what enters a scope before it has found the variable.
+entry points for backends (``torch.backends``). Without the variable that function does nothing: it imports
+torch and the code that enters a scope only after it has found the variable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which device stands in for CUDA: what was asked for, and what is here."""
+"""Choosing the device that stands in for CUDA, from the requested target and the available devices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ AUTO = "auto"
 
 
 def resolve(source: str, target: str | torch.device, devices: int = 1) -> Target | None:
-    """The target of a redirection, or None where nothing is to be redirected.
+    """Return the target of a redirection, or None if nothing is to be redirected.
 
-    ``devices`` is how many CUDA devices ``cpu`` stands for; another target has its own.
+    ``devices`` is the number of CUDA devices that ``cpu`` stands for; any other target has its own number.
 
-    None: the setting ``redirect`` is ``off``; the target is ``auto`` and CUDA is really here; or the
-    target is ``cuda`` itself. Raises :class:`RedirectError` for a source other than ``cuda`` and
-    :class:`RedirectTargetError` for a target that is unknown or absent, or that offers other devices.
+    The result is None if the setting ``redirect`` is ``off``, if the target is ``auto`` and a real CUDA
+    device is available, or if the target is ``cuda`` itself. Raises :class:`RedirectError` for a source other
+    than ``cuda``, and :class:`RedirectTargetError` for a target that is unknown or absent, or that cannot
+    offer ``devices`` devices.
     """
     if source != "cuda":
         raise RedirectError(
@@ -48,7 +49,7 @@ def resolve(source: str, target: str | torch.device, devices: int = 1) -> Target
 
 
 def _offering(devices: int, target: Target) -> Target:
-    """``target`` with as many devices as were asked for."""
+    """Return ``target`` with the requested number of devices, which only ``cpu`` can choose freely."""
     if type(devices) is not int or not 1 <= devices <= LIMIT:
         raise RedirectTargetError(
             f"devices={devices!r} cannot be offered", hint=f"ask for 1 to {LIMIT} CUDA devices"
@@ -64,7 +65,7 @@ def _offering(devices: int, target: Target) -> Target:
 
 
 def _cuda_is_here() -> bool:
-    """Whether this thread may use CUDA as it is: not what an outer scope says of it."""
+    """Whether a real CUDA device is available; False inside a scope, which would answer for CUDA."""
     return current_scope() is None and torch.cuda.is_available()
 
 
@@ -87,7 +88,7 @@ def _parse(asked: str) -> tuple[str, int | None]:
 
 def _named(kind: str, index: int | None) -> Target:
     if kind == EAGER:
-        from .. import device  # registers with PyTorch, so only where it is asked for
+        from .. import device  # registers with PyTorch, so only if requested
 
         device.register()
     known = known_types()
@@ -117,7 +118,8 @@ def _not_here(kind: str) -> RedirectTargetAbsent:
 def known_types() -> list[str]:
     """The device types that can be targets: those of this PyTorch, and the PrivateUse1 device.
 
-    If no such device is registered, that is Torchstone's own, which is registered where it is asked for.
+    If no PrivateUse1 device is registered, the list has Torchstone's own, which is registered when it is
+    requested as the target.
     """
     found = ["cpu", "cuda", "mps", "xpu"]
     private = private_backend_name()

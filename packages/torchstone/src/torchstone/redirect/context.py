@@ -1,8 +1,9 @@
 """Entering and leaving a redirection: :class:`redirected`.
 
-Patches are the process's and are counted: the first scope puts them in place, the last one takes them out.
-The mode is each thread's own. Threads that are started inside a scope enter it (``areas/threads.py``).
-Decorated functions run in a scope of their own; generators and coroutines do so step by step (:mod:`.steps`).
+Patches apply to the whole process and scopes are counted: the first scope puts the patches in place and the
+last one takes them out. The mode belongs to one thread. Threads that are started inside a scope enter it, too
+(``areas/threads.py``). Decorated functions run in a scope of their own; :mod:`.steps` says how generators and
+coroutines do so.
 """
 
 from __future__ import annotations
@@ -29,24 +30,25 @@ _LOCK = threading.RLock()
 
 
 class redirected:
-    """Runs what is inside on ``target`` where it says ``source``; leaves no trace behind.
+    """A context manager that runs code written for ``source`` on ``target``, and leaves no trace behind.
 
-    ``target``: ``auto`` (an accelerator that is here, else ``cpu``), a device type with an optional index,
-    or a :class:`torch.device`; with ``auto``, the setting ``redirect`` may name it. ``policy``: what has
-    no meaning on the target raises (``strict``), warns once (``warn``) or is silent (``quiet``).
-    ``devices``: how many CUDA devices the ``cpu`` target stands for.
-    ``trust``: packages that are to be told that CUDA is here, or a mapping from package to yes or no.
+    ``target``: ``auto`` (an available accelerator, else ``cpu``), a device type with an optional index,
+    or a :class:`torch.device`. With ``auto``, the setting ``redirect`` can name the target.
+    ``policy``: whether a call that has no meaning on the target raises (``strict``), warns once (``warn``) or
+    is silent (``quiet``).
+    ``devices``: the number of CUDA devices that the ``cpu`` target stands for.
+    ``trust``: packages that are to be told that CUDA is available, or a mapping from package to yes or no.
     ``log`` is called with an :class:`~.recorder.Event` for each redirected call.
 
     A default device that is set inside with ``torch.set_default_device`` ends with the scope.
 
-    A decorated generator is inside while it computes a value, not while its caller uses the value.
+    A decorated generator is inside the scope while it computes a value, not while its caller uses the value.
 
-    Entering gives the :class:`~.scope.Scope`, or None where nothing is redirected (a real CUDA device and
-    no other target asked for; the setting ``redirect=off``). It may be nested, entered again, shared by
-    threads and used as a decorator. Entering raises :class:`~torchstone.errors.RedirectError` for an
-    unknown source or policy and :class:`~torchstone.errors.RedirectTargetError` for an unknown or absent
-    target.
+    Entering returns the :class:`~.scope.Scope`, or None if nothing is redirected (there is a real CUDA device
+    and no other target was requested, or the setting is ``redirect=off``). The same object can be nested,
+    entered again, shared by threads and used as a decorator. Entering raises
+    :class:`~torchstone.errors.RedirectError` for an unknown source or policy, and
+    :class:`~torchstone.errors.RedirectTargetError` for an unknown or absent target.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class redirected:
         self._entered = threading.local()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` in a scope of its own for each call."""
+        """Return ``function`` wrapped so that each call runs in a scope of its own."""
         return steps.wrapped(function, lambda: functools.partial(inside, self._make()))
 
     def __enter__(self) -> Scope | None:
@@ -98,7 +100,7 @@ def _make(
 
 @contextmanager
 def inside(scope: Scope | None) -> Iterator[None]:
-    """Runs the block in ``scope``, which may be entered again and again; None: as it is."""
+    """Run the block inside ``scope``, which can be entered repeatedly; None runs the block unchanged."""
     undo = enter(scope) if scope is not None else None
     try:
         yield
@@ -108,7 +110,7 @@ def inside(scope: Scope | None) -> Iterator[None]:
 
 
 def enter(scope: Scope) -> Callable[[], None]:
-    """Enters ``scope`` in this thread; the result leaves it, in the thread that entered."""
+    """Enter ``scope`` in this thread; return the function that leaves it, to be called in the same thread."""
     with _LOCK:
         if not ACTIVE:
             patching.apply()

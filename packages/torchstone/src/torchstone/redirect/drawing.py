@@ -1,7 +1,7 @@
 """Random numbers of several CUDA devices on one CPU: each device draws from a generator of its own.
 
-``cuda:0`` draws from the CPU's default generator, so that a script computes what it computes on the CPU. What
-another device draws comes from its own generator: its state takes the default generator's place for the call.
+``cuda:0`` draws from the CPU's default generator, so that a script gets the same numbers as on the CPU. Any
+other device has its own generator, whose state replaces that of the default generator during a call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Generator = type(torch.default_generator)
 
 
 class CudaGenerator(_Generator):  # type: ignore[misc, valid-type]
-    """A generator of a CUDA device, which draws as one of the CPU does."""
+    """The generator of a CUDA device, which draws the same numbers as a CPU generator."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -44,13 +44,13 @@ _WITHOUT_GENERATOR = (
     *("fractional_max_pool2d_with_indices", "fractional_max_pool3d_with_indices", "sparse_"),
     *("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_"),
 )
-"""Functions that draw, and whose schema has no generator."""
+"""Functions that draw random numbers although their schema has no generator."""
 
 _generators: dict[int, torch.Generator] = {}
 
 
 def generator_of(index: int) -> torch.Generator:
-    """The generator of a CUDA device."""
+    """Return the generator of a CUDA device."""
     if index == 0:
         return torch.default_generator
     if index not in _generators:
@@ -59,8 +59,8 @@ def generator_of(index: int) -> torch.Generator:
 
 
 def check(generator: Any, place: int) -> None:
-    """Raises ``RuntimeError`` for a generator of another kind of device, in PyTorch's words."""
-    if generator is None or generator is torch.default_generator:  # which is that of cuda:0, too
+    """Raise ``RuntimeError``, with PyTorch's message, if the generator is for another type of device."""
+    if generator is None or generator is torch.default_generator:  # which cuda:0 uses, too
         return
     found = "cuda" if isinstance(generator, CudaGenerator) else "cpu"
     wanted = "cpu" if place == places.HOST else "cuda"
@@ -69,7 +69,7 @@ def check(generator: Any, place: int) -> None:
 
 
 def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
-    """``func(*args, **kwargs)``, which draws from the generator of the CUDA device ``index``."""
+    """Return ``func(*args, **kwargs)``, drawing from the generator of the CUDA device ``index``."""
     if index <= 0 or getattr(func, "__name__", "") not in _drawing():
         return func(*args, **kwargs)
     own, shared = generator_of(index), torch.default_generator
@@ -85,6 +85,6 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -
 
 @functools.cache
 def _drawing() -> frozenset[str]:
-    """The names of the functions that draw random numbers, read off PyTorch's schemas."""
+    """Return the names of the functions that draw random numbers, as PyTorch's schemas say."""
     drawing = drawing_operators()
     return frozenset({*drawing, *(f"{name}_" for name in drawing), *_WITHOUT_GENERATOR})

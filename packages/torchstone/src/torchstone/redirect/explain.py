@@ -1,8 +1,8 @@
-"""What becomes of each CUDA-only line of a script: the static scan and a run, put together.
+"""What happens to each CUDA-only line of a script, from a static scan and a run.
 
-The scan (:mod:`.sources`) finds the places, the patch tables say what becomes of the names that are used
-there, and the run's events (:mod:`.recorder`) say what really became of them, how often. Nothing here is
-redirected or printed.
+The scan (:mod:`.sources`) finds the places. The patch tables say what should happen to the names used there,
+and the run's events (:mod:`.recorder`) say what did happen and how often. Nothing here is redirected or
+printed.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _NAMES = frozenset(
 )
 _METHODS = frozenset({"cuda", "pin_memory", "is_pinned", "record_stream"})
 _LEFT_ALONE = frozenset({"raises", "deliberate", "absent"})
-"""Treatments of the patch tables that leave a name CUDA-only."""
+"""Treatments in the patch tables that leave a name CUDA-only."""
 
 
 class State(StrEnum):
-    """What became of a place."""
+    """What happened to a place."""
 
     REDIRECTED = "redirected"
-    """The run came here, and it was redirected."""
+    """The run reached this place, and the call was redirected."""
     CUDA_ONLY = "cuda-only"
-    """It stays CUDA-only: it is not replaced, or it raises."""
+    """The name stays CUDA-only: it is not replaced, or it raises."""
     DIFFERS = "differs"
-    """It is redirected, and does or answers something else than on CUDA: the note says what."""
+    """It is redirected, but behaves differently than on CUDA; the note says how."""
     COVERED = "covered"
-    """It is redirected in a run; this one did not come here or only took the name, or there was none."""
+    """It would be redirected, but the run did not call it, or there was no run."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """One place of the source; ``outcomes`` are the run's own words and how often each was true."""
+    """One place in the source; ``outcomes`` counts the outcomes that the run recorded there."""
 
     site: CallSite
     state: State
@@ -80,10 +80,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The report: every CUDA-only place of the script and its own modules, in the order of the text.
+    """The report: every CUDA-only place in the script and its own modules, in source order.
 
-    ``exit_code`` is the script's own, None where it was not run. ``elsewhere`` counts what was redirected
-    in other code, by ``file:line``, name and outcome.
+    ``exit_code`` is that of the script, or None if it was not run. ``elsewhere`` counts the calls that were
+    redirected in other code, by ``file:line``, name and outcome.
     """
 
     script: str
@@ -130,10 +130,10 @@ def explain(
 ) -> Explanation:
     """Scan ``program`` and, unless ``run`` is False, run it redirected in this process.
 
-    After a run the modules of its own folder that it imported are scanned too; a module (``-m``) is found
-    only so, if something in it was redirected. What the program prints goes to stderr. Raises
-    :class:`~torchstone.errors.ScriptError` where there is no such program or it is not Python, and what
-    :class:`~.context.redirected` raises.
+    After a run, the modules that it imported from the program's own folder are scanned, too. The source of a
+    program given as a module (``-m``) is scanned only then, and only if something in it was redirected. What
+    the program prints goes to stderr. Raises :class:`~torchstone.errors.ScriptError` if there is no such
+    program or it is not Python, and what :class:`~.context.redirected` raises.
     """
     options = options or Options()
     program.check()
@@ -169,7 +169,7 @@ def _cuda_sites(files: Iterable[str]) -> list[CallSite]:
 
 
 def _own(folder: str, files: set[str | None]) -> list[str]:
-    """The sources in the program's own folder, installed packages left out."""
+    """Return the existing source files in the program's own folder, without installed packages."""
     own = (file for file in files if file and file.startswith(folder + os.sep) and file.endswith(".py"))
     return sorted(file for file in own if not is_installed(file) and os.path.exists(file))
 
@@ -195,7 +195,7 @@ def _explained(
     for event, count in counts.items():
         at_site = event.file == site.path and event.line in (site.line, site.call_line)
         if at_site and _is_about(event.name, site):
-            seen[event.outcome] = max(count, seen[event.outcome])  # a class tells of __new__ and __init__
+            seen[event.outcome] = max(count, seen[event.outcome])  # a class records __new__ and __init__
     note, state = _from_tables(site, known, tells_cuda)
     if state is None:
         state = State.REDIRECTED if seen else State.COVERED
@@ -203,7 +203,7 @@ def _explained(
 
 
 def _is_about(name: str, site: CallSite) -> bool:
-    """Whether an event's name is that of a site: of its function, its method, or its text."""
+    """Whether the name of an event matches the function, method or text of a site."""
     match site.kind:
         case SiteKind.METHOD | SiteKind.ATTRIBUTE:
             return name.endswith(f".{site.name}")
@@ -216,9 +216,9 @@ def _is_about(name: str, site: CallSite) -> bool:
 
 
 def _from_tables(site: CallSite, known: Mapping[str, Patch], tells_cuda: bool) -> tuple[str, State | None]:
-    """What the patch tables say of a site; the state is None where the run decides it.
+    """Return the note and the state that the patch tables give a site; the run decides a state of None.
 
-    ``tells_cuda``: whether the devices of tensors say that they are CUDA's.
+    ``tells_cuda``: whether ``x.device`` of a redirected tensor is a CUDA device.
     """
     match site.kind:
         case SiteKind.METHOD | SiteKind.ATTRIBUTE:
@@ -244,9 +244,9 @@ def _from_tables(site: CallSite, known: Mapping[str, Patch], tells_cuda: bool) -
 
 
 def _patch_of(name: str, known: Mapping[str, Patch]) -> Patch | None:
-    """What becomes of a dotted name: its own row, that of the same object elsewhere, or that of its owner.
+    """Return the patch of a dotted name, else of the same object elsewhere, a name below it, or its owner.
 
-    A private name, or one that this PyTorch lacks, has only a row of its own.
+    For a private name, or one that this PyTorch lacks, only its own patch counts.
     """
     if name in known:
         return known[name]
@@ -263,7 +263,7 @@ def _patch_of(name: str, known: Mapping[str, Patch]) -> Patch | None:
 
 
 def _object(name: str) -> Any:
-    """What a dotted name stands for outside every redirection; None if there is no such thing."""
+    """Return the object under a dotted name, outside every redirection; None if there is none."""
     try:
         owner, attribute = find_owner(name)
         return getattr(owner, attribute, None)

@@ -1,4 +1,4 @@
-"""How the running thread gets inside a scope that is open: its mode is entered, too."""
+"""Making the running thread enter an open scope, and the scope's mode with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .scope import Scope, pop, push, scope_of_mode
 
 
 def join(scope: Scope) -> Callable[[], None]:
-    """Makes ``scope`` this thread's own (one that another thread entered, too); the result undoes it."""
+    """Make this thread enter ``scope``, which any thread may have opened; return a function to undo it."""
     mode = RedirectMode(scope)
     push(scope)
     mode.__enter__()
@@ -25,7 +25,7 @@ def join(scope: Scope) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def inside_mode(scope: Scope | None) -> Iterator[None]:
-    """Enters the mode again where PyTorch has left it before it calls user code."""
+    """Enter the mode of ``scope`` again if PyTorch has left it before calling user code."""
     if scope is None:
         yield
         return

@@ -1,8 +1,7 @@
 """Running a script or a module as ``__main__`` inside a redirection.
 
-The script finds what it would find without us: ``sys.argv``, ``sys.path[0]``, ``__main__``, its own exit
-code, and a traceback without frames of ours. How its child processes are redirected is in
-:mod:`.children`.
+The script finds what it would find without Torchstone: ``sys.argv``, ``sys.path[0]``, ``__main__``, its own
+exit code, and a traceback without Torchstone's frames. :mod:`.children` redirects its child processes.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ _HERE = str(Path(__file__).parent)
 
 @dataclass(frozen=True)
 class Program:
-    """What is run as ``__main__``: the path of a script, or the name of a module (``-m``)."""
+    """A program to run as ``__main__``: the path of a script, or the name of a module (``-m``)."""
 
     name: str
     is_module: bool = False
 
     def check(self) -> None:
-        """Raises :class:`~torchstone.errors.ScriptError` where there is no such script.
+        """Raise :class:`~torchstone.errors.ScriptError` if the script cannot be read.
 
-        A module can be looked for only inside the scope, because its packages are imported on the way.
+        A module is not checked here: looking for it imports its packages, so this must wait for the scope.
         """
         if self.is_module:
             return
@@ -56,14 +55,14 @@ class Program:
 
     @property
     def directory(self) -> str:
-        """What ``sys.path[0]`` is while the program runs."""
+        """The value of ``sys.path[0]`` while the program runs."""
         path = Path(self.name).resolve()
         if self.is_module:
             return os.getcwd()
         return str(path if path.is_dir() else path.parent)
 
     def run(self) -> None:
-        """Run it; raises what it raises."""
+        """Run the program; its exceptions pass through."""
         if not self.is_module:
             runpy.run_path(os.path.abspath(self.name), run_name="__main__")  # __file__ is absolute
             return
@@ -72,17 +71,17 @@ class Program:
 
 
 def enter(options: Options) -> None:
-    """Enter a redirection for the rest of the process, and let child processes enter it too."""
+    """Enter a redirection for the rest of the process, and let child processes enter it, too."""
     scope = _scope(options)
     scope.__enter__()
     tell_children(options)
 
 
 def main(program: Program, arguments: Sequence[str], options: Options) -> int:
-    """Run ``program`` with a redirection for the rest of the process; its exit code.
+    """Run ``program`` with a redirection for the rest of the process, and return its exit code.
 
-    Threads and exit handlers that outlive the program's last line are redirected to their end.
-    Raises :class:`~torchstone.errors.ScriptError` where there is no such program, and what
+    Threads and exit handlers that outlive the program's last line are redirected until they end.
+    Raises :class:`~torchstone.errors.ScriptError` if there is no such program, and what
     :class:`~.context.redirected` raises.
     """
     program.check()
@@ -94,9 +93,9 @@ def main(program: Program, arguments: Sequence[str], options: Options) -> int:
 def run(
     program: Program, arguments: Sequence[str] = (), options: Options | None = None, log: Log | None = None
 ) -> int:
-    """Run ``program`` in this process inside a redirection that ends with it; its exit code.
+    """Run ``program`` in this process, in a redirection that ends with it, and return its exit code.
 
-    ``log`` takes the place of what ``options.log_level`` writes. Raises as :func:`main` does.
+    ``log`` replaces the log that ``options.log_level`` selects. Raises the same errors as :func:`main`.
     """
     program.check()
     with _scope(options or Options(), log), _preserved():
@@ -105,9 +104,9 @@ def run(
 
 
 def exit_code(function: Callable[[], object]) -> int:
-    """What the process would exit with if ``function`` were its program; errors are printed as Python does.
+    """Call ``function`` and return the exit code of a process with this program; print errors as Python does.
 
-    A :class:`~torchstone.errors.ScriptError` (there is no such program) passes.
+    A :class:`~torchstone.errors.ScriptError` (there is no such program) is not caught.
     """
     try:
         function()
@@ -134,19 +133,19 @@ def _scope(options: Options, log: Log | None = None) -> redirected:
         target=options.target,
         policy=options.policy,
         devices=options.devices,
-        trust=("__main__",),  # also where it lies in site-packages, as torchrun does
+        trust=("__main__",),  # even if it is in site-packages, as torchrun is
         log=log or _logger(options.log_level),
     )
 
 
 def _logger(level: str) -> Log | None:
-    """A log to stderr at the chosen level; None where nothing is written for a redirected call."""
+    """Return a log to stderr at the given level; None if redirected calls are not logged."""
     from .recorder import LOGGER, Event, to_logger
 
     if level == LOG_LEVELS[0]:
         return None
     LOGGER.handlers = [logging.StreamHandler()]
-    LOGGER.propagate = False  # the script's own logging would print it once more
+    LOGGER.propagate = False  # else the script's own logging would print each line again
     LOGGER.setLevel(level.upper())
     if level == "info":
         return to_logger()
@@ -165,7 +164,7 @@ def _arrange(program: Program, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _preserved() -> Iterator[None]:
-    """``sys.argv``, ``sys.path``, ``__main__`` and ``sys.excepthook`` are afterwards what they were."""
+    """Restore ``sys.argv``, ``sys.path``, ``__main__`` and ``sys.excepthook`` after the block."""
     argv, path, main_module, hook = sys.argv, list(sys.path), sys.modules["__main__"], sys.excepthook
     try:
         yield
@@ -185,7 +184,7 @@ def _check_module(name: str) -> None:
     except (ModuleNotFoundError, ValueError) as error:
         missing = getattr(error, "name", None)
         if missing is not None and not f"{name}.".startswith(f"{missing}."):
-            raise  # a package on the way lacks something of its own
+            raise  # one of its packages fails to import a module
         spec = None
     if spec is None:
         raise ScriptError(
@@ -195,7 +194,7 @@ def _check_module(name: str) -> None:
 
 
 def _without_our_frames(error: BaseException) -> None:
-    """Take our frames, and those that start the program, out of the tracebacks of an error and its causes."""
+    """Remove Torchstone's frames, and runpy's, from the tracebacks of an error and its causes."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -1,8 +1,9 @@
-"""Replacements whose signature is the original's by construction.
+"""Replacements that always have the signature of the function they replace.
 
-:func:`mirror` writes a function with the original's parameters (names, order, kinds, defaults,
-annotations) that asks for the thread's scope and calls either the implementation or the original. A
-replacement that outlives its scope, in a module imported inside, is the original again.
+:func:`mirror` generates a function with the original's parameters (names, order, kinds, defaults,
+annotations). That function looks up the thread's scope and calls either the implementation or the original.
+If a module that was imported inside a scope keeps the replacement, it behaves like the original once the
+scope has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..torch_internals import redirection
 from .scope import current_scope, told_of_cuda
 
 Implementation = Callable[..., Any]
-"""Called with the scope, then the original's arguments: positional ones in order, keyword-only by name."""
+"""A function that takes the scope, then the original's arguments (the keyword-only ones by name)."""
 
 _BODY = """\
 def made(scope_of_thread, told_of_cuda, original, implementation):
@@ -37,10 +38,10 @@ _ANY = inspect.Signature(
 
 
 def mirror(original: Any, implementation: Implementation, *, by_caller: bool = False) -> Any:
-    """A function with ``original``'s signature that calls ``implementation`` inside a scope.
+    """Return a function with ``original``'s signature that calls ``implementation`` inside a scope.
 
-    ``by_caller``: callers that are not told of CUDA get the original. A builtin without a signature of
-    its own is mirrored as ``(*args, **kwargs)``.
+    ``by_caller``: callers that are not told of CUDA get the original. A builtin without a signature is
+    mirrored as ``(*args, **kwargs)``.
     """
     signature = signature_of(original)
     name = getattr(original, "__name__", "replacement")
@@ -63,7 +64,7 @@ def mirror(original: Any, implementation: Implementation, *, by_caller: bool = F
 
 
 def signature_of(original: Any) -> inspect.Signature:
-    """What :func:`inspect.signature` gives without following wrappers, or ``(*args, **kwargs)``."""
+    """Return the signature, if possible without following wrappers; else ``(*args, **kwargs)``."""
     for follow in (False, True):  # a cached function has a signature only through its wrapper
         with contextlib.suppress(ValueError, TypeError):
             return inspect.signature(original, follow_wrapped=follow)
@@ -71,7 +72,7 @@ def signature_of(original: Any) -> inspect.Signature:
 
 
 def _parameters(signature: inspect.Signature) -> str:
-    """The parameter list with ``...`` in the place of every default."""
+    """Return the text of the parameter list, with ``...`` in place of every default."""
     plain = [
         one.replace(
             annotation=inspect.Parameter.empty,
@@ -100,9 +101,9 @@ def _set_defaults(made: Any, signature: inspect.Signature) -> None:
 
 
 def adapting(adapt: Callable[[Any, dict[str, Any]], None]) -> Callable[[Any], Implementation]:
-    """Makes, of a function, an implementation that calls it after ``adapt(scope, arguments)``.
+    """Return an ``around`` for rows: it calls the original after ``adapt(scope, arguments)``.
 
-    ``adapt`` changes the arguments by name, so the function must have a signature (wrappers are followed
+    ``adapt`` changes the arguments by name, so the original must have a signature (wrappers are followed
     to find it).
     """
 

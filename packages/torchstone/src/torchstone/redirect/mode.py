@@ -1,9 +1,9 @@
-"""The calls that PyTorch dispatches: one `TorchFunctionMode` that maps their devices to the target.
+"""The `TorchFunctionMode` that maps the devices in the calls that PyTorch dispatches to the target.
 
-It sees factories, ``new_*``, ``*_like``, ``torch.device(...)`` and the methods of tensors, in eager code and,
-since Dynamo traces it (:mod:`.traced`), inside ``torch.compile(fullgraph=True)``. On the ``cpu`` target it
-also keeps track of the device that each tensor is on (:mod:`.placing`), and answers accordingly. What PyTorch
-does not dispatch is in :mod:`.areas`.
+The mode sees factories, ``new_*``, ``*_like``, ``torch.device(...)`` and the methods of tensors. It does so
+in eager code and, since Dynamo traces the mode (:mod:`.traced`), inside ``torch.compile(fullgraph=True)``. On
+the ``cpu`` target it also keeps track of the device that each tensor is on (:mod:`.placing`), and answers
+accordingly. :mod:`.areas` handles the calls that PyTorch does not dispatch.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RedirectMode(TorchFunctionMode):
 
 
 def dispatched(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``func`` with its device mapped; on ``cpu``, its results are where the device or its inputs are."""
+    """Call ``func`` with its device mapped; on ``cpu``, place the results by that device or by the inputs."""
     asked = kwargs.get("device")
     if asked is not None:
         asked = kwargs["device"] = scope.place(asked)
@@ -79,7 +79,7 @@ def dispatched(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _device(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.device(...)``: CUDA's own for the script where tensors are tracked, else what stands for it."""
+    """``torch.device(...)``: a CUDA device for the script if tensors are tracked, else its stand-in."""
     if args and type(args[0]) is places.MeshType:
         args = ("cuda", *args[1:])
     kind = args[0] if args else kwargs.get("type")
@@ -91,7 +91,7 @@ def _device(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _device_of(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``x.device``: CUDA's for the redirected code, and for PyTorch's code the device that stands for it."""
+    """``x.device``: a CUDA device for the redirected code, and its stand-in for PyTorch's code."""
     real = func(args[0])
     index = scope.index_of(args[0]) if scope.tracks and real.type == "cpu" else None
     if index is None:
@@ -100,7 +100,7 @@ def _device_of(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _to(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``x.to(device or other, ...)``: between two devices of the redirected code a copy."""
+    """``x.to(device or other, ...)``; copies if the redirected code sees two different devices."""
     tensor, rest = args[0], list(args[1:])
     where = rest.pop(0) if rest else kwargs.get("device", kwargs.get("other"))
     if not isinstance(where, torch.Tensor | torch.device | str | int) or isinstance(where, bool):
@@ -120,7 +120,7 @@ def _to(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _pack(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Packing and padding: the lengths of the sequences are the CPU's, before and after."""
+    """Packing and padding: the lengths must be on the CPU, and the lengths in the result are, too."""
     index = scope.index_of(args[1])
     if index is not None:
         kind = args[1].type().rpartition(".")[2].removesuffix("Tensor")
@@ -137,7 +137,7 @@ def _pack(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _ctc(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The lengths of a CTC loss may be on any device: CUDA's code fetches them itself."""
+    """``ctc_loss``: the lengths may be on any device, because CUDA's code fetches them itself."""
     place = places.place_of(args[0]) if args and scope.tracks else None
 
     def there(value: Any) -> Any:
@@ -149,7 +149,7 @@ def _ctc(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _parsed_for_module(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The arguments of ``Module.to``, read in C: its device is mapped when the tensors are moved."""
+    """Parse the arguments of ``Module.to`` in C; the device is mapped later, when the tensors are moved."""
     given = {name: places.cuda(one) if type(one) is int else one for name, one in kwargs.items()}
     return func(*(places.cuda(one) if type(one) is int else one for one in args), **given)
 
@@ -179,7 +179,7 @@ def _moves(name: str) -> Handler:
 
 
 def _as_tensor(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.as_tensor(data, device=...)``, which shares memory only where the data is there already."""
+    """``torch.as_tensor(data, device=...)``, which shares memory only with data already on that device."""
     asked = kwargs.pop("device", None)
     made = dispatched(scope, func, args, kwargs)
     if asked is None:
@@ -207,7 +207,7 @@ def _get_device(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _type(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``x.type(torch.cuda.HalfTensor)``, by class or by name: a move and a cast."""
+    """``x.type(torch.cuda.HalfTensor)``, by class or by name: moves the tensor and casts it."""
     given = dict(zip(("dtype", "non_blocking"), args[1:], strict=False)) | kwargs
     asked = given.get("dtype")
     dtype = _legacy_dtype(asked)
@@ -219,7 +219,7 @@ def _type(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _legacy_dtype(asked: Any) -> torch.dtype | None:
-    """The dtype of a ``torch.cuda.*Tensor`` type or of its name; None for anything else."""
+    """Return the dtype of a ``torch.cuda.*Tensor`` type, given as a class or a name; else None."""
     name = (
         asked
         if isinstance(asked, str)
@@ -231,7 +231,7 @@ def _legacy_dtype(asked: Any) -> torch.dtype | None:
 
 
 def _set_data(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``x.data = x.data.cuda()`` where PyTorch will not assign the target's tensors: the two are swapped."""
+    """``x.data = x.data.cuda()``: swap the two tensors where PyTorch cannot assign the target's tensor."""
     tensor, data = args
     is_plain = tensor.is_leaf and tensor.grad is None
     if not is_plain or same_storage_layout(tensor, data):
@@ -244,7 +244,7 @@ def _set_data(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _grad(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``x.grad``: autograd makes gradients below the mode; they are where their tensors are."""
+    """``x.grad``: autograd makes gradients below the mode, so each is placed where its tensor is."""
     found = func(args[0])
     if found is not None and scope.tracks:
         place = places.place_of(args[0])
@@ -254,7 +254,7 @@ def _grad(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _grads(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.autograd.grad(outputs, inputs)``: each gradient is where its input is."""
+    """``torch.autograd.grad(outputs, inputs)``: each gradient is placed where its input is."""
     results = func(*args, **kwargs)
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
     if scope.tracks:
@@ -268,7 +268,7 @@ def _grads(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _register_hook(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The hook's gradient is where the tensor is."""
+    """``x.register_hook(hook)``: the gradient that the hook gets is placed where the tensor is."""
     tensor, hook = args
     place = places.place_of(tensor) if scope.tracks else None
     if place is None:
@@ -282,12 +282,12 @@ def _register_hook(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 def _untracked(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Functions that take tensors of any devices and make none."""
+    """Call a function that takes tensors on any devices and makes no tensors."""
     return func(*args, **kwargs)
 
 
 def _to_numpy(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """NumPy sees no CUDA memory; packages that are told the truth read what is really the CPU's."""
+    """``x.numpy()``: refused for CUDA tensors, unless the caller knows that the memory is the CPU's."""
     index = scope.index_of(args[0]) if scope.tracks else None
     forced = kwargs.get("force", False)
     if index is not None and not forced and told_of_cuda(scope):
@@ -300,7 +300,7 @@ def _to_numpy(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _repr(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The text of a tensor names its device, which PyTorch's code is told while it writes."""
+    """The text of a tensor: it names the CUDA device, because the mode is active while PyTorch writes it."""
     with RedirectMode(scope):
         return redirection.text_of_tensor.get()(args[0], **kwargs)
 
@@ -337,7 +337,7 @@ LEGACY_DTYPES: dict[str, torch.dtype] = {
 
 @dataclass(frozen=True)
 class Dispatched:
-    """One function that the mode treats by itself: its public name, the function and what becomes of it."""
+    """A function with a handler of its own in the mode: its public name, the function, handler and note."""
 
     name: str
     function: Any
@@ -346,7 +346,7 @@ class Dispatched:
 
 
 def _getter(name: str) -> Any:
-    """What PyTorch dispatches for an attribute of a tensor."""
+    """Return the function that PyTorch dispatches when an attribute of a tensor is read."""
     return getattr(torch.Tensor, name).__get__
 
 
@@ -432,4 +432,4 @@ _ASKS_ONLY = frozenset(
         *(torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.untyped_storage),
     }
 )
-"""Functions that take one tensor and return none: nothing is redirected in them."""
+"""Functions that take a tensor but return no new one, so nothing in them is redirected."""

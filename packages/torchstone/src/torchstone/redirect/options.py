@@ -1,4 +1,4 @@
-"""How a scope is entered: options of the command line, which child processes find in the environment."""
+"""The command-line options for a scope, which child processes read from the environment."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 
 VARIABLE = "TORCHSTONE_REDIRECT_CHILDREN"
 LIMIT = 63
-"""How many CUDA devices the ``cpu`` target can stand for: the indices of devices are small integers."""
+"""The most CUDA devices that the ``cpu`` target can stand for: PyTorch's device indices are small."""
 LOG_LEVELS = ("warning", "info", "debug")
 """``info`` writes each new redirected call site to stderr, ``debug`` every redirected call."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a scope is entered, as options of the command line."""
+    """The command-line options for entering a scope."""
 
     target: str = "auto"
     policy: str = "warn"
@@ -24,5 +24,5 @@ class Options:
 
 
 def tell_children(options: Options) -> None:
-    """Let the interpreters that this process starts from now on enter such a scope."""
+    """Make the interpreters that this process starts from now on enter a scope with these options."""
     os.environ[VARIABLE] = json.dumps(asdict(options))

@@ -1,6 +1,6 @@
 """Resolving the rows of :mod:`.areas`, putting the replacements in place and taking them out.
 
-:mod:`.context` counts the scopes and calls this for the first and the last one.
+:mod:`.context` counts the scopes; it calls :func:`apply` for the first and :func:`restore` after the last.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .rows import Patch, Place, Row
 from .scope import Scope
 
 _placed: list[Patch] = []
-"""What is in place now, in the order in which it was put there."""
+"""The patches that are in place now, in the order in which they were put there."""
 
 
 def patches() -> tuple[Patch, ...]:
-    """Every name that a scope treats, in the order of the tables; the mode's own names come last."""
+    """Return the patch of every name that a scope treats, in table order; the mode's own names come last."""
     dispatched = [
         Patch(
             one.name,
@@ -51,7 +51,7 @@ def patches() -> tuple[Patch, ...]:
 
 @functools.cache
 def _rows() -> dict[str, tuple[Row, ...]]:
-    """The rows by the module after whose loading they are treated; those treated at once come first."""
+    """Return the rows by the module whose loading they wait for; the key ``""`` (no wait) comes first."""
     from .areas import ROWS
 
     names = dict.fromkeys(("", *(row.late for row in ROWS)))
@@ -60,13 +60,13 @@ def _rows() -> dict[str, tuple[Row, ...]]:
 
 @functools.cache
 def _resolved(module: str) -> tuple[Patch, ...]:
-    """The patches that are due once ``module`` is loaded."""
+    """Return the patches that are due once ``module`` is loaded."""
     found = (resolve(row) for row in _rows()[module])
     return tuple(patch for patch in found if patch is not None)
 
 
 def resolve(row: Row) -> Patch | None:
-    """The patch of one row; None for an optional name that this PyTorch lacks."""
+    """Return the patch of one row, or None for an optional name that this PyTorch lacks."""
     try:
         owner, attribute = find_owner(row.name)
         raw = _raw(owner, attribute)
@@ -86,7 +86,7 @@ def resolve(row: Row) -> Patch | None:
 
 
 def _raw(owner: Any, attribute: str) -> Any:
-    """What lies under a name, unbound; some of PyTorch's modules answer through ``__getattr__`` only."""
+    """Return the unbound attribute; some of PyTorch's modules have it only through ``__getattr__``."""
     try:
         return inspect.getattr_static(owner, attribute)
     except AttributeError:
@@ -94,7 +94,7 @@ def _raw(owner: Any, attribute: str) -> Any:
 
 
 def find_owner(name: str) -> tuple[Any, str]:
-    """The module or class that holds the last part of a dotted name, and that part."""
+    """Return the module or class that holds the last part of a dotted name, and that part."""
     *path, attribute = name.split(".")
     owner: Any = importlib.import_module(path[0])
     for depth, part in enumerate(path[1:], 2):
@@ -112,7 +112,7 @@ def _replacement(row: Row, original: Any) -> Any:
 
 
 def _told(row: Row, implementation: Implementation) -> Implementation:
-    """``implementation``, which tells the scope's log of each call."""
+    """Return ``implementation`` wrapped to report each call to the scope's log."""
 
     def told(scope: Scope, *args: Any, **kwargs: Any) -> Any:
         if scope.log is not None:
@@ -126,7 +126,7 @@ def _told(row: Row, implementation: Implementation) -> Implementation:
 
 
 def _unwrap(raw: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The function inside a descriptor, and how a replacement gets into such a descriptor."""
+    """Return the function inside a descriptor, and a function that wraps a replacement in the same way."""
     if isinstance(raw, staticmethod | classmethod):
         return raw.__func__, type(raw)
     if isinstance(raw, property):
@@ -135,7 +135,7 @@ def _unwrap(raw: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def _places(owner: Any, attribute: str, raw: Any) -> Iterator[Place]:
-    """Where the object lies: under its public name, and in the module that defines it."""
+    """Yield the places of the object: its public name, and its name in the module that defines it."""
     yield Place(owner, attribute, raw, attribute in vars(owner))
     home = sys.modules.get(getattr(raw, "__module__", None) or "")
     elsewhere = isinstance(owner, ModuleType) and home is not None and home is not owner
@@ -144,7 +144,7 @@ def _places(owner: Any, attribute: str, raw: Any) -> Iterator[Place]:
 
 
 def apply() -> None:
-    """Puts every replacement where its original lies; takes out what it had put if one fails."""
+    """Put every replacement in place of its original; if one fails, undo all of them."""
     with _LOCK:
         _state.wanted = True
         sys.meta_path.insert(0, _finder)
@@ -156,7 +156,7 @@ def apply() -> None:
 
 
 def restore() -> None:
-    """Puts every original back, the identical object."""
+    """Put every original back, the identical object."""
     with _LOCK:
         _state.wanted = False
         sys.meta_path.remove(_finder)
@@ -166,7 +166,7 @@ def restore() -> None:
 def _put() -> None:
     _state.importing += 1  # resolving imports modules, which must find the originals too
     try:
-        read_names_once()  # now, not inside
+        read_names_once()  # now, before anything is replaced
         due = [module for module in _rows() if not module or module in sys.modules]
         wanted = [patch for module in due for patch in _resolved(module)]
     finally:
@@ -195,7 +195,7 @@ class _State:
     wanted: bool = False
     """Whether a scope is open."""
     importing: int = 0
-    """Modules of PyTorch that are being executed now, for which the originals are in place."""
+    """The number of PyTorch modules that are being executed now; the originals are in place meanwhile."""
 
 
 _LOCK = threading.RLock()
@@ -204,7 +204,7 @@ _state = _State()
 
 @contextlib.contextmanager
 def _originals_in_place() -> Iterator[None]:
-    """PyTorch's own modules keep what they import by name, so they must find the originals."""
+    """Put the originals back for the block, as PyTorch's own modules keep what they import by name."""
     with _LOCK:
         _state.importing += 1
         _take_out()
@@ -219,7 +219,7 @@ def _originals_in_place() -> Iterator[None]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds PyTorch's modules where they lie, and executes them with the originals in place."""
+    """An import hook that executes PyTorch's modules with the originals in place."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

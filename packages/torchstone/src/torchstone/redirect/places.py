@@ -1,9 +1,9 @@
-"""Which tensors the redirected code put on which CUDA device, where all of them really lie on the CPU.
+"""Tracking the CUDA device on which the redirected code put each tensor, though all are really on the CPU.
 
 A *place* is the index of a CUDA device, :data:`HOST` for the CPU, or None for a tensor that no redirected
-call has made (the result of a scripted function, say). It is kept on the storage, so that views, detached
-tensors and parameters share it, and it dies with the memory. :func:`device_of` writes a place as a device
-that PyTorch's own code can carry around: ``cpu`` with an index that no CPU has.
+call has made (for example, the result of a scripted function). The place is kept on the storage, so views,
+detached tensors and parameters share it, and it is gone when the memory is freed. :func:`device_of` encodes a
+place as a device that PyTorch's own code can pass around: ``cpu`` with an index that no CPU has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place = int | None
 
 
 class MeshType(str):
-    """The device type of a mesh for CUDA: the CPU to PyTorch's code, CUDA where calls ask for it."""
+    """The device type of a mesh for CUDA: the CPU to PyTorch's code, but CUDA in redirected calls."""
 
 
 ACCOUNTS = tuple(Account() for _ in range(LIMIT))
@@ -39,7 +39,7 @@ ACCOUNTS = tuple(Account() for _ in range(LIMIT))
 
 
 class _Mark:
-    """The place of one storage on a CUDA device, which counts its bytes for as long as it lives."""
+    """The place of one storage on a CUDA device; the account counts its bytes until the storage is freed."""
 
     __slots__ = ("bytes", "place")
 
@@ -52,7 +52,7 @@ class _Mark:
 
 
 class _Fixed:
-    """A mark that counts nothing: of what is known to be the CPU's, or of what has no place."""
+    """A mark without an account, for storages that are known to be on the CPU or that have no place."""
 
     __slots__ = ("place",)
 
@@ -64,7 +64,7 @@ _ON_HOST, _NOWHERE = _Fixed(HOST), _Fixed(None)
 
 
 def device_of(place: int) -> torch.device:
-    """The device that stands for a place in calls of PyTorch; it is of type ``cpu``."""
+    """Return the device, of type ``cpu``, that stands for a place in calls to PyTorch."""
     return _CPU if place == HOST else _DEVICES[place]
 
 
@@ -77,7 +77,7 @@ def place_of_device(device: torch.device) -> Place:
 
 
 def parsed(asked: Any) -> torch.device:
-    """``torch.device(asked)`` itself, whatever modes this thread is in."""
+    """Return PyTorch's own ``torch.device(asked)``, whatever modes this thread is in."""
     if isinstance(asked, torch.device):
         return asked
     return _parsed(asked) if torch.compiler.is_dynamo_compiling() else _parsed_once(asked)
@@ -88,7 +88,7 @@ def _parsed(asked: str) -> torch.device:
         return torch.device(asked)
 
 
-_parsed_once = functools.cache(_parsed)  # Dynamo looks through a cache, and warns
+_parsed_once = functools.cache(_parsed)  # Dynamo ignores such a cache, and warns
 
 
 def cuda(index: int) -> torch.device:
@@ -97,7 +97,7 @@ def cuda(index: int) -> torch.device:
 
 
 def place_of(tensor: torch.Tensor) -> Place:
-    """Where redirected code put a tensor."""
+    """Return the place where redirected code put a tensor."""
     if type(tensor) not in _PLAIN:
         for part in _parts(tensor):
             return place_of(part)
@@ -105,12 +105,12 @@ def place_of(tensor: torch.Tensor) -> Place:
 
 
 def place_of_storage(storage: torch.UntypedStorage) -> Place:
-    """Where redirected code put a storage."""
+    """Return the place where redirected code put a storage."""
     return getattr(storage, _ATTRIBUTE, _NOWHERE).place
 
 
 def put(tensor: torch.Tensor, place: int) -> None:
-    """Notes the place of a tensor whose memory has none yet; memory never changes its place."""
+    """Set the place of a tensor's memory unless it has one already: memory never changes its place."""
     if type(tensor) not in _PLAIN:
         parts = tuple(_parts(tensor))
         for part in parts:
@@ -123,13 +123,13 @@ def put(tensor: torch.Tensor, place: int) -> None:
 
 
 def put_storage(storage: torch.UntypedStorage, place: int) -> None:
-    """:func:`put` for memory of the CPU."""
+    """Like :func:`put`, for a storage in CPU memory."""
     if not hasattr(storage, _ATTRIBUTE):
         setattr(storage, _ATTRIBUTE, _ON_HOST if place == HOST else _Mark(place, storage.nbytes()))
 
 
 def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensors that a wrapper such as ``DTensor`` consists of; none of another tensor."""
+    """Yield the tensors inside a wrapper such as ``DTensor``; nothing for any other tensor."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is not None:
         parts = (getattr(tensor, name) for name in flatten()[0])
@@ -147,7 +147,7 @@ def _memory_of(tensor: torch.Tensor) -> Any:
 
 
 def _storage_of_values(tensor: torch.Tensor) -> Any:
-    """The memory below a wrapper of ``torch.func``, or of a sparse tensor's values; None if there is none."""
+    """Return the storage inside a ``torch.func`` wrapper or of a sparse tensor's values; else None."""
     tensor = redirection.unwrapped(tensor)
     try:
         if tensor.layout is torch.strided:

@@ -1,8 +1,8 @@
 """Running a dispatched call where its tensors are: results get the place of the inputs (:mod:`.places`).
 
-This is for the ``cpu`` target, whose tensors all lie in one memory. Where the inputs of a call have different
-places, the call is run once more finely: each ATen operator inside it is checked by the rules of CUDA, which
-raise PyTorch's error for tensors on different devices, and its results are placed one by one.
+This is for the ``cpu`` target, whose tensors are all in the same memory. If the inputs of a call have
+different places, the call runs operator by operator: each ATen operator inside it is checked by CUDA's rules,
+which raise PyTorch's error for tensors on different devices, and its results are placed one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place = None) -> Any:
-    """Calls ``func`` and places what it makes: at ``place``, else where its tensors are, else on the CPU."""
+    """Call ``func`` and place its results: at ``place``, else where its tensors are, else on the CPU."""
     if place is None:
         place, apart = _find(args, kwargs)
         if apart:
@@ -50,7 +50,7 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place =
 
 
 def _find(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Place, bool]:
-    """Where the tensors among the arguments are (the CPU if there are none), and whether they are apart."""
+    """Return the place of the tensors in the arguments (the CPU if none), and whether their places differ."""
     found: Place = None
     any_tensor = False
     for value in (*args, *kwargs.values()) if kwargs else args:
@@ -80,7 +80,7 @@ def _holds_tensors(values: Any) -> bool:
 
 
 def put_all(result: Any, place: int) -> None:
-    """Places the tensors in a result."""
+    """Set the place of every tensor in a result."""
     if isinstance(result, Tensor):
         put(result, place)
     elif isinstance(result, list | tuple):
@@ -92,7 +92,7 @@ _NO_MEMORY = re.compile(r"DefaultCPUAllocator: .*you tried to allocate (\d+) byt
 
 
 def _of_cuda(error: RuntimeError, place: int) -> RuntimeError:
-    """The error that CUDA would raise: memory that is not there has a class and a text of its own."""
+    """Return the error that CUDA would raise: ``OutOfMemoryError`` if memory ran out, else the same error."""
     found = _NO_MEMORY.search(str(error))
     if found is None:
         return error
@@ -104,7 +104,7 @@ def _of_cuda(error: RuntimeError, place: int) -> RuntimeError:
 
 
 def transfer(tensor: Tensor, place: int, **given: Any) -> Tensor:
-    """``tensor.to(device)`` with the place as the device: a copy unless the tensor is there already."""
+    """Return ``tensor.to(device)`` for the device at ``place``: a copy unless the tensor is there already."""
     if place_of(tensor) != place:
         given["copy"] = True
     return run(torch.Tensor.to, (tensor, device_of(HOST)), given, place)
@@ -117,7 +117,7 @@ _TAKES_ANY = {
     *(aten.set_.source_Tensor, aten.resize_as_.default, aten._foreach_copy_.default),
     *(aten._foreach_norm.Scalar, aten.result_type.Tensor),
 }
-"""Operators that take tensors of several devices."""
+"""Operators that accept tensors on different devices."""
 _HOST_ARGUMENTS = {
     "lengths": "_pack_padded_sequence",
     **dict.fromkeys(("min_seqlen", "max_seqlen"), "_nested_view_from_jagged _nested_view_from_jagged_copy"),
@@ -127,13 +127,13 @@ _HOST_ARGUMENTS = {
     ),
     "batch_sizes": "lstm gru rnn_tanh rnn_relu _pad_packed_sequence _pack_padded_sequence_backward",
 }
-"""Arguments that may, or must, stay on the CPU, and the operators that have them."""
+"""Arguments that may, or must, stay on the CPU, with the operators that take them."""
 _INDEXES = {"index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index", "_unsafe_index_put"}
 _MAY_STAY = {name: set(operators.split()) for name, operators in _HOST_ARGUMENTS.items()}
 
 
 class _Finely(TorchDispatchMode):
-    """Checks and places every operator by itself."""
+    """A mode that checks every operator and places its results, one operator at a time."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -145,7 +145,7 @@ class _Finely(TorchDispatchMode):
 
 
 def _common_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Place:
-    """The place of the results of an operator; raises ``RuntimeError`` where its tensors are apart."""
+    """Return the place for an operator's results; raise ``RuntimeError`` if its tensors are apart."""
     if func in _TAKES_ANY or schema_of(func).name.startswith("aten::_foreach_"):
         return place_of(args[0]) if isinstance(args[0], Tensor) else None
     name = schema_of(func).name.partition("::")[2]
@@ -168,7 +168,7 @@ def _common_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> P
 
 
 def _place_of_indexed(args: tuple[Any, ...]) -> Place:
-    """Where an indexed tensor is; indices may stay on the CPU, and so may a single value that is stored."""
+    """Return the place of an indexed tensor; the indices and a stored scalar may be on the CPU."""
     place = place_of(args[0])
     for index in args[1]:
         if isinstance(index, Tensor) and place_of(index) not in (None, HOST, place):
@@ -191,7 +191,7 @@ def _tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
 
 
 def _apart(name: str, is_pointwise: bool, first: tuple[str, int], other: tuple[str, int]) -> str:
-    """What PyTorch says of tensors on different devices, in the words of the operator's kind."""
+    """Return PyTorch's message about tensors on different devices, which depends on the kind of operator."""
     here, there = cuda_name(first[1]), cuda_name(other[1])
     start = "Expected all tensors to be on the same device, but"
     if is_pointwise or name in ("cat", "stack"):
@@ -203,5 +203,5 @@ def _apart(name: str, is_pointwise: bool, first: tuple[str, int], other: tuple[s
 
 
 def cuda_name(place: int) -> str:
-    """A place as the redirected code names it."""
+    """Return the name of a place in the redirected code: ``cpu`` or ``cuda:N``."""
     return "cpu" if place == HOST else f"cuda:{place}"

@@ -1,7 +1,7 @@
 """What happens when redirected code uses something that has no meaning on the target.
 
-One of three policies, chosen for a whole scope: ``strict`` raises, ``warn`` warns once for each name,
-``quiet`` says nothing. What is returned then is the caller's to decide; a figure is never made up.
+There are three policies, chosen for a whole scope: ``strict`` raises, ``warn`` warns once for each name, and
+``quiet`` says nothing. The caller decides what to return in that case, but must never invent a figure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ POLICIES = ("strict", "warn", "quiet")
 
 
 class Policy:
-    """One scope's policy and what it has warned of already."""
+    """The policy of one scope, and the names that it has already warned about."""
 
     def __init__(self, name: str) -> None:
         if name not in POLICIES:
@@ -23,7 +23,7 @@ class Policy:
         self._said: set[str] = set()
 
     def meaningless(self, name: str, why: str) -> None:
-        """``name`` has no meaning here: raises :class:`RedirectUnsupported`, warns once, or neither."""
+        """Raise :class:`RedirectUnsupported`, warn once or do nothing: ``name`` has no meaning here."""
         if self.name == "strict":
             raise RedirectUnsupported(
                 f"{name} has no meaning on the redirected device: {why}",
@@ -34,14 +34,14 @@ class Policy:
             warnings.warn(f"{name}: {why}", RedirectWarning, stacklevel=_outside())
 
     def note(self, name: str, why: str) -> None:
-        """``name`` does what it says, but ``why`` is worth knowing: warns once unless the policy is quiet."""
+        """Warn once, unless the policy is quiet: ``name`` works, but ``why`` is worth knowing."""
         if self.name != "quiet" and name not in self._said:
             self._said.add(name)
             warnings.warn(f"{name}: {why}", RedirectWarning, stacklevel=_outside())
 
 
 def _outside() -> int:
-    """The stack level of the first frame that is neither ours nor PyTorch's, for :func:`warnings.warn`."""
+    """Return the stack level of the first frame outside Torchstone and PyTorch, for warnings."""
     from .callers import user_depth
 
     return user_depth()

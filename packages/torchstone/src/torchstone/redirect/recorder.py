@@ -1,6 +1,6 @@
-"""What was redirected, where in the user's code, and what became of it.
+"""Recording which calls were redirected, where in the user's code, and with what outcome.
 
-A scope without a log never comes here. Not here: the report that is printed (:mod:`.explain`).
+A scope without a log does not use this module. The printed report is made by :mod:`.explain`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recorder:
 
 
 def to_logger(level: int = logging.INFO, logger: logging.Logger = LOGGER) -> Log:
-    """A log that writes one line for each new event (and none for repetitions) at ``level``."""
+    """Return a log that writes one line at ``level`` for each new event, and none for repetitions."""
     seen: set[Event] = set()
 
     def write(event: Event) -> None:

@@ -1,6 +1,6 @@
-"""A row of the patch tables (:mod:`.areas`), and what it becomes on the installed PyTorch.
+"""The rows of the patch tables (:mod:`.areas`), and the patches they become on the installed PyTorch.
 
-A :class:`Row` is written by hand and says what becomes of one public name; :mod:`.patching` resolves it to
+A :class:`Row` is written by hand and says how one public name is treated; :mod:`.patching` resolves it to
 a :class:`Patch` and puts it in place.
 """
 
@@ -17,15 +17,17 @@ TREATMENTS = ("wraps", "modified", "constant", "noop", "raises", "deliberate", "
 
 @dataclass(frozen=True)
 class Row:
-    """What becomes of the public name ``name``.
+    """How the public name ``name`` is treated.
 
-    Exactly one of these, or none for a name that is not replaced: ``implementation`` is called with the
-    scope and the arguments; ``around`` makes such an implementation from the original; ``replacement``
-    makes the new object itself (a class, a constant). ``by_caller``: callers that are not told of CUDA get
-    the original (:mod:`.callers`). ``optional``: a name that other supported versions of PyTorch lack.
-    ``otherwise``: the original of a name that only builds of PyTorch with CUDA have.
-    ``differs``: what it does or answers is not CUDA's; so it is where the note says ``by policy``.
-    ``late``: the module, which ``import torch`` does not load, after whose loading the name is treated.
+    At most one of these is set, and none for a name that is not replaced: ``implementation`` is called with
+    the scope and the arguments; ``around`` makes such an implementation from the original; ``replacement``
+    makes the new object itself (a class, a constant).
+
+    ``by_caller``: callers that are not told of CUDA get the original (:mod:`.callers`).
+    ``optional``: the name is missing in some supported versions of PyTorch.
+    ``otherwise``: what to use as the original of a name that only builds of PyTorch with CUDA have.
+    ``differs``: the name behaves differently than on CUDA. This also holds if the note says ``by policy``.
+    ``late``: a module that ``import torch`` does not load; the name is treated once that module is loaded.
     """
 
     name: str
@@ -43,18 +45,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Place:
-    """An attribute of a module or class; ``raw`` is what lies there outside every scope."""
+    """An attribute of a module or class; ``raw`` is its value outside every scope."""
 
     owner: Any = field(repr=False)
     attribute: str
     raw: Any = field(repr=False)
     own: bool
-    """Whether the owner itself has it (a method may be inherited)."""
+    """Whether the owner itself defines the attribute (a method may be inherited)."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A row on the installed PyTorch: the original, what replaces it (itself if nothing) and where."""
+    """A row resolved on the installed PyTorch: the original, its replacement (or itself), and the places."""
 
     name: str
     treatment: str
@@ -65,4 +67,4 @@ class Patch:
     installed: Any = field(repr=False, default=None)
     """What is put in the places: the replacement in its descriptor (``staticmethod``, ``property``, …)."""
     differs: bool = False
-    """Whether what it does or answers is not CUDA's; the note says what it is."""
+    """Whether the name behaves differently than on CUDA; the note says how."""

@@ -1,8 +1,8 @@
-"""One entered redirection, and which one a thread is in.
+"""The scope of one redirection, and the lookup of the scope that the running code is in.
 
 A scope belongs to the code that entered it and to the threads and asyncio tasks that this code starts. Each
-asyncio task has its own scopes, so a task that waits inside one does not redirect the others of its thread.
-Autograd's own threads find a scope on PyTorch's mode stack. Not here: entering and leaving (:mod:`.context`).
+asyncio task has its own scopes, so a task that waits inside a scope does not redirect other tasks of its
+thread. Autograd's own threads find a scope on PyTorch's mode stack. :mod:`.context` enters and leaves scopes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .targets import Target, visible
 
 
 class _Current(threading.local):
-    """The CUDA index of each thread's current device, on a target that has no current device itself."""
+    """The CUDA index of each thread's current device, for a target that has no current device itself."""
 
     index = 0
 
 
 @redirection.called_while_tracing
 def _current_while_tracing() -> int:
-    """The current device's index, which blocks in traced code change behind Dynamo's back."""
+    """Return the current device's index, which blocks in traced code change without Dynamo's knowledge."""
     return ACTIVE[-1]._current.index
 
 
@@ -44,7 +44,7 @@ class Scope:
         self.log = log
         self.active = True
         self.tracks = target.is_cpu
-        """Whether CUDA's tensors lie where the CPU's do, so that their devices must be kept track of."""
+        """Whether CUDA tensors share the CPU's memory, so that the device of each must be tracked."""
         self.settings: dict[str, Any] = {}
         self._places: dict[Any, Any] = {}
         self._current = _Current()
@@ -64,11 +64,11 @@ class Scope:
         return found
 
     def place(self, asked: Any) -> Any:
-        """The device that ``asked`` (a string, an index or a device) means; what is not CUDA's is returned.
+        """Return the target's device for ``asked`` (a string, index or device), or ``asked`` if not CUDA's.
 
-        On the ``cpu`` target it is a device that only :mod:`.places` tells from the CPU. An index that the
-        target does not have is an invalid device ordinal: the policy says what happens, and the last device
-        is used. Raises ``RuntimeError`` for a string that names no device, as PyTorch does.
+        On the ``cpu`` target the result is a device that only :mod:`.places` can tell from the CPU. An index
+        that the target does not have is an invalid device ordinal: the policy says what happens, and the last
+        device is used. Raises ``RuntimeError`` for a string that names no device, as PyTorch does.
         """
         kind = type(asked)
         if kind is places.MeshType:
@@ -80,7 +80,7 @@ class Scope:
             found = self._find(asked)
             if (
                 len(self.target.indices) == 1 or str(asked) != "cuda"
-            ):  # else the current device, which changes
+            ):  # "cuda" is the current device, which changes
                 self._places[asked] = found
         if self.log is not None and found is not asked:
             self.record(f"torch.device({str(asked)!r})", f"is {self.shown(found)}")
@@ -105,13 +105,13 @@ class Scope:
             )
             index = count - 1
         if index is None and self.target.is_cpu:
-            index = self._current.index  # also in a graph, which is then good for this device only
+            index = self._current.index  # also in a graph, which then works for this device only
             if torch.compiler.is_dynamo_compiling():
                 index = _current_while_tracing()
         return self.target.device(index)
 
     def ordinal(self, asked: Any = None) -> int:
-        """The CUDA index of ``asked`` (None: the current device), the inverse of :meth:`place`."""
+        """Return the CUDA index of ``asked`` (None: the current device); the inverse of :meth:`place`."""
         device = self.current() if asked is None else self.place(asked)
         found = self.index_of_device(device) if type(device) is torch.device else None
         if found is None:
@@ -119,7 +119,7 @@ class Scope:
         return found
 
     def index_of_device(self, device: torch.device) -> int | None:
-        """The CUDA index of a device of the target; None for what is not a device of CUDA's here."""
+        """Return the CUDA index of a device of the target; None if the device stands for no CUDA device."""
         if self.tracks:
             place = places.place_of_device(device)
             return None if place == places.HOST else place
@@ -128,21 +128,21 @@ class Scope:
         return self.ordinal() if device.index is None else self.target.indices.index(device.index)
 
     def index_of_storage(self, storage: torch.UntypedStorage) -> int | None:
-        """:meth:`index_of` for the memory itself."""
+        """Like :meth:`index_of`, for a storage."""
         if not self.tracks:
             return self.index_of_device(storage.device)
         place = places.place_of_storage(storage)
         return None if place == places.HOST else place
 
     def index_of(self, tensor: torch.Tensor) -> int | None:
-        """The CUDA index of the device that a tensor was put on; None for the CPU's and others."""
+        """Return the CUDA index of the device that a tensor was put on; None if it is not a CUDA device."""
         if not self.tracks:
             return self.index_of_device(tensor.device)
         place = places.place_of(tensor)
         return None if place == places.HOST else place
 
     def shown(self, device: Any) -> str:
-        """A device as messages name it: where the work really runs."""
+        """Return the name of a device for messages, which say where the work really runs."""
         return self.target.type if type(device) is torch.device and self.target.is_cpu else str(device)
 
     def current(self) -> torch.device:
@@ -154,7 +154,7 @@ class Scope:
         return places.parsed(f"{self.target.type}:{index}")
 
     def select(self, index: int) -> None:
-        """Makes the device with CUDA index ``index`` this thread's current one."""
+        """Make the device with CUDA index ``index`` this thread's current one."""
         if self.target.is_cpu:
             self._current.index = index
             return
@@ -163,15 +163,15 @@ class Scope:
             select(self.target.indices[index])
 
     def has_used_devices(self) -> bool:
-        """Whether this thread has chosen a device, or anything was put on one."""
+        """Whether this thread has selected a device, or any memory was ever put on one."""
         return "index" in vars(self._current) or any(one.all.number_ever for one in places.ACCOUNTS)
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor lies where CUDA tensors lie."""
+        """Whether a tensor is on a CUDA device, as the redirected code sees it."""
         return self.index_of(tensor) is not None
 
     def record(self, name: str, outcome: str) -> None:
-        """Tells the log, if there is one, what became of ``name`` at the user's current line."""
+        """Report the outcome of ``name`` at the user's current line to the log, if there is one."""
         if self.log is not None and not torch.compiler.is_dynamo_compiling():
             frame = user_frame()
             if frame is not None:
@@ -179,7 +179,7 @@ class Scope:
 
 
 ACTIVE: list[Scope] = []
-"""Every scope of the process that is entered, oldest first."""
+"""All open scopes of the process, oldest first."""
 
 
 class _Joined(threading.local):
@@ -191,20 +191,20 @@ class _Joined(threading.local):
 
 _joined = _Joined()
 _own: ContextVar[tuple[Scope, ...]] = ContextVar("torchstone_scopes", default=())
-"""The scopes of the running code, outermost first: an asyncio task has a copy of what its maker had."""
+"""The scopes of the running code, outermost first; an asyncio task starts with a copy of its creator's."""
 
 
 def push(scope: Scope) -> None:
-    """Makes ``scope`` the innermost one of the running code."""
+    """Make ``scope`` the innermost scope of the running code."""
     _joined.scopes.append(scope)
     _own.set((*_own.get(), scope))
 
 
 def pop(scope: Scope) -> None:
-    """Undoes :func:`push`, in the thread that pushed."""
+    """Undo :func:`push`; call this in the same thread."""
     _joined.scopes.remove(scope)
     own = list(reversed(_own.get()))
-    if scope in own:  # not in another context: a fixture that is set up and torn down in two tasks
+    if scope in own:  # else popped in another context: a fixture set up and torn down in two tasks
         own.remove(scope)
         _own.set(tuple(reversed(own)))
 
@@ -223,7 +223,7 @@ def current_scope() -> Scope | None:
 
 
 def is_innermost(scope: Scope) -> bool:
-    """Whether ``scope`` is the one that the running code is in; another one does all there is to do."""
+    """Whether ``scope`` is the innermost scope of the running code, the only one whose mode acts."""
     if torch.compiler.is_dynamo_compiling():
         return True
     return not _joined.scopes or current_scope() is scope
@@ -235,7 +235,7 @@ def told_of_cuda(scope: Scope) -> bool:
 
 
 def scope_of_mode() -> Scope | None:
-    """The scope of the innermost redirecting mode: autograd's threads inherit modes, not Python's locals."""
+    """Return the scope of the innermost redirecting mode: autograd's threads inherit only PyTorch's modes."""
     for mode in reversed(dispatch.function_modes()):
         scope = getattr(mode, "redirect_scope", None)
         if scope is not None and scope.active:

@@ -1,9 +1,8 @@
-"""Where a Python source uses PyTorch: a static scan, which neither imports torch nor runs anything.
+"""A static scan for the uses of PyTorch in Python source, which neither imports torch nor runs anything.
 
-Import aliases are followed to dotted torch names, scope by scope: ``import torch as t``,
-``from torch.cuda.amp import autocast as ac``, ``nn = torch.nn``. What an object of unknown type is
-asked for (``x.cuda()``) is reported by the method's name alone. What a run makes of these places is
-told by :mod:`.explain`.
+Import aliases are resolved to dotted torch names, scope by scope: ``import torch as t``, ``from
+torch.cuda.amp import autocast as ac``, ``nn = torch.nn``. For an object of unknown type (``x.cuda()``), only
+the method's name is reported. :mod:`.explain` says what happens to these places in a run.
 """
 
 from __future__ import annotations
@@ -23,31 +22,32 @@ from ..errors import ScriptError
 
 
 class SiteKind(StrEnum):
-    """How a call site names what it uses."""
+    """How a call site refers to what it uses."""
 
     IMPORT = "import"
     """``from torch.cuda import Stream``; ``name`` is the dotted torch name, ``torch.cuda.*`` for a star.
-    So is an import of one of :data:`CUDA_PACKAGES`."""
+    An import of one of :data:`CUDA_PACKAGES` is of this kind, too."""
     CALL = "call"
     """``torch.cuda.synchronize()``; ``name`` is the dotted torch name."""
     REFERENCE = "reference"
     """A torch name that is read, assigned or subclassed; ``name`` is the dotted torch name."""
     METHOD = "method"
-    """``x.cuda()``: a call on an object of unknown type; ``name`` is the method's."""
+    """``x.cuda()``: a call on an object of unknown type; ``name`` is the method's name."""
     ATTRIBUTE = "attribute"
-    """``x.is_cuda``: read of an object of unknown type; ``name`` is the attribute's."""
+    """``x.is_cuda``: an attribute of an object of unknown type; ``name`` is the attribute's name."""
     DEVICE_TYPE = "device type"
-    """``x.device.type == "cuda"``; ``name`` is the text."""
+    """``x.device.type == "cuda"``; ``name`` is the string."""
     STRING = "string"
     """``"cuda:0"``, ``f"cuda:{rank}"`` (``name`` is ``cuda:{}``), ``"nccl"``, ``"CUDA_VISIBLE_DEVICES"``."""
 
 
 @dataclass(frozen=True, order=True)
 class CallSite:
-    """One use; ``line`` and ``column`` count characters from 1.
+    """One use of PyTorch; ``line`` and ``column`` count from 1, columns in characters.
 
-    ``call_line`` is the line that a traceback gives for the innermost call around the site (the site's
-    own line where there is none): a string in the third line of a call runs in the call's first.
+    ``call_line`` is the line that a traceback gives for the innermost call around the site, or the site's
+    own line if there is no such call. For example, a string on the third line of a call has the call's first
+    line.
     """
 
     path: str
@@ -66,14 +66,14 @@ _CUDA_TEXT = re.compile(
     re.DOTALL,
 )
 CUDA_PACKAGES = ("triton", "cupy", "pycuda", "pynvml", "numba.cuda")
-"""Packages beside PyTorch that only an NVIDIA GPU runs."""
+"""Packages other than PyTorch that run only on an NVIDIA GPU."""
 _CUDA_ATTRIBUTES = frozenset({"is_cuda"})
 
 
 def scan_file(path: str | Path) -> list[CallSite]:
-    """Every use of PyTorch in one file, in the order of the text.
+    """Return every use of PyTorch in one file, in source order.
 
-    Raises :class:`~torchstone.errors.ScriptError` where the file cannot be read or is not Python.
+    Raises :class:`~torchstone.errors.ScriptError` if the file cannot be read or is not Python.
     """
     try:
         content = read_whole(Path(path))
@@ -85,9 +85,9 @@ def scan_file(path: str | Path) -> list[CallSite]:
 
 
 def scan_source(content: bytes | str, path: str = "<string>") -> list[CallSite]:
-    """Every use of PyTorch in a source text; ``path`` is what the sites and errors say.
+    """Return every use of PyTorch in a source text; ``path`` is the path that sites and errors give.
 
-    Raises :class:`~torchstone.errors.ScriptError` where the text is not Python.
+    Raises :class:`~torchstone.errors.ScriptError` if the text is not Python.
     """
     try:
         text = content if isinstance(content, str) else importlib.util.decode_source(content)
@@ -111,7 +111,7 @@ def scan_source(content: bytes | str, path: str = "<string>") -> list[CallSite]:
 
 
 def python_files(root: str | Path) -> list[Path]:
-    """The Python files below a directory (or the file itself), sorted; hidden directories are left out."""
+    """Return the Python files below a directory (or the file itself), sorted, without hidden directories."""
     root = Path(root)
     if root.is_file():
         return [root]
@@ -123,14 +123,14 @@ def python_files(root: str | Path) -> list[Path]:
 
 @dataclass
 class _Scope:
-    """The names that one module, class or function binds: a dotted torch name, or None for all else."""
+    """The names that a module, class or function binds, each with its dotted torch name or None."""
 
     names: dict[str, str | None] = field(default_factory=dict)
     is_class: bool = False
 
 
 class _Scanner(ast.NodeVisitor):
-    """Walks a module with the scopes that Python itself would use."""
+    """Walks a module and resolves names in the scopes that Python itself would use."""
 
     def __init__(self, path: str, text: str) -> None:
         self.sites: list[CallSite] = []
@@ -153,7 +153,7 @@ class _Scanner(ast.NodeVisitor):
             self._scopes.pop()
 
     def _bind(self, node: ast.AST, scope: _Scope) -> None:
-        """Note what a statement binds in its own scope; an import of torch wins over any other binding."""
+        """Record the names that a statement binds in its scope; a torch name wins over any other binding."""
         match node:
             case ast.Import():
                 for alias in node.names:
@@ -185,7 +185,7 @@ class _Scanner(ast.NodeVisitor):
         return None
 
     def _dotted(self, node: ast.AST) -> str | None:
-        """The dotted torch name that an expression stands for, if it does."""
+        """Return the dotted torch name that an expression stands for, or None."""
         match node:
             case ast.Name():
                 return self._lookup(node.id)
@@ -335,7 +335,7 @@ def _names(target: ast.expr) -> set[str]:
 
 
 def _of_attribute(node: ast.Attribute) -> tuple[int, int]:
-    """Line and offset of the attribute's own name: in a chain over several lines, where it is called."""
+    """Return the line and offset of the attribute's own name, as a chain of calls may span several lines."""
     line, offset = node.end_lineno, node.end_col_offset
     assert line is not None
     assert offset is not None

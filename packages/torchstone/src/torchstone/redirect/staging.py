@@ -1,9 +1,9 @@
 """A process group for devices that no backend of this PyTorch serves: collectives staged through the CPU.
 
-``gloo`` refuses the tensors of a device registered as PrivateUse1, and such a device seldom brings a backend.
-:class:`StagedGroup` copies the tensors of a call to the CPU, lets ``gloo`` do the work there and copies the
-results back: right, and no faster than a copy. ``torch.distributed.get_backend()`` then says
-``staged_gloo``, which is the truth.
+``gloo`` refuses the tensors of a device registered as PrivateUse1, and such a device seldom has a backend of
+its own. :class:`StagedGroup` copies the tensors of a call to the CPU, lets ``gloo`` do the work there and
+copies the results back. The results are correct, but the copies take time.
+``torch.distributed.get_backend()`` then returns ``staged_gloo``, so it does not hide this.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WRITES_FIRST = (
     *("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
     *("broadcast", "gather", "scatter", "recv", "recv_anysource"),
 )
-"""Calls whose first argument (tensors, in lists or not) is written."""
+"""Calls that write to their first argument (a tensor, or lists of tensors)."""
 _WRITES_NOTHING = ("barrier", "monitored_barrier", "send")
 
 
 class StagedGroup(dist.ProcessGroup):
-    """A process group whose every collective runs in ``gloo`` on copies in the CPU's memory.
+    """A process group that runs every collective in ``gloo``, on copies in CPU memory.
 
-    The work of a call is done when the call returns.
+    A call returns only when its work is done.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
@@ -88,7 +88,7 @@ for _name in _WRITES_NOTHING:
 
 
 def register(device_type: str) -> str:
-    """Make ``staged_gloo`` the default backend of a device type; its name."""
+    """Make ``staged_gloo`` the default backend of a device type, and return that name."""
     if device_type not in dist.Backend.backend_capability.get(NAME, ()):
         dist.Backend.register_backend(NAME, StagedGroup, devices=[device_type])
     return NAME

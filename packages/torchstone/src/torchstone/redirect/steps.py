@@ -1,7 +1,7 @@
 """Decorated functions, generators and coroutines: each call runs in a scope of its own.
 
-A generator is inside while it computes a value and outside while its caller uses the value. A coroutine stays
-inside while it waits, for other asyncio tasks have their own scopes (:mod:`.scope`).
+A generator is inside its scope while it computes a value, and outside while its caller uses the value. A
+coroutine stays inside while it waits, because other asyncio tasks have their own scopes (:mod:`.scope`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 Inside = Callable[[], AbstractContextManager[None]]
-"""Makes a context that is inside one scope, which can be entered again and again."""
+"""A function that returns a context manager for one fixed scope; it can be called for each step."""
 
 
 def wrapped(function: Callable[..., Any], inside_each_call: Callable[[], Inside]) -> Callable[..., Any]:
-    """``function`` with the same name and kind (plain, generator, coroutine), each call in a scope."""
+    """Return a function of the same kind (plain, generator, coroutine) that runs each call in a scope."""
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)

@@ -1,6 +1,6 @@
-"""A device that stands in for CUDA: its names, its indices, `CUDA_VISIBLE_DEVICES`.
+"""The device that stands in for CUDA: its names, its indices, and ``CUDA_VISIBLE_DEVICES``.
 
-Not here: which one it is (:mod:`.choice`), and what is redirected to it (:mod:`.mode`, :mod:`.areas`).
+:mod:`.choice` chooses the device; :mod:`.mode` and :mod:`.areas` redirect calls to it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .places import device_of, parsed
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of device, and which of its devices the redirected code sees as ``cuda:0``, ``cuda:1``, ….
+    """A device type, and which of its devices the redirected code sees as ``cuda:0``, ``cuda:1``, ….
 
-    ``type`` is PyTorch's device type; ``indices`` are the devices that may be used, in the order in
-    which CUDA's indices count them. ``cpu`` has as many as are asked for, and each is the same processor.
+    ``type`` is PyTorch's device type. ``indices`` are the devices that may be used: CUDA index ``i`` is the
+    device ``indices[i]``. ``cpu`` has as many devices as requested, and all are the same processor.
     """
 
     type: str
@@ -37,7 +37,11 @@ class Target:
         return torch.get_device_module(self.type)
 
     def device(self, index: int | None) -> torch.device:
-        """The device for CUDA index ``index`` (which must be in range); no index stays without one."""
+        """Return the device for CUDA index ``index``, which must be in range; None means the first device.
+
+        If the target's devices are numbered from 0 without a gap, None gives a device without an index,
+        except on ``cpu``.
+        """
         if self.is_cpu:
             return device_of(index or 0)
         if index is None and self.indices == tuple(range(len(self.indices))):
@@ -46,7 +50,7 @@ class Target:
 
     @cached_property
     def can_pin(self) -> bool:
-        """Whether host memory can be pinned for this device (asked of PyTorch once)."""
+        """Whether host memory can be pinned for this device (tried once)."""
         if self.is_cpu:
             return False
         try:
@@ -60,10 +64,10 @@ class Target:
 
 
 def visible(target: Target) -> tuple[Target, str | None]:
-    """``target`` under ``CUDA_VISIBLE_DEVICES``, and what of the variable could not be followed.
+    """Return ``target`` under ``CUDA_VISIBLE_DEVICES``, and a note about entries that cannot be followed.
 
     An empty list or -1 hides every device, as with CUDA. An entry that names no device of the target
-    (a script written for the third GPU of eight) is left out; if all do, the first device stands in.
+    (in a script written for the third GPU of eight, say) is left out; if all are, the first device is used.
     """
     text = os.environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:

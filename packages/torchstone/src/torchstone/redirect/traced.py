@@ -1,6 +1,6 @@
-"""What the mode does in code that Dynamo traces, which inlines these few lines into the graph.
+"""The mode's behavior in code that Dynamo traces, which inlines these few lines into the graph.
 
-Devices are written as the places of :mod:`.places`; :mod:`.tracing` reads them off the finished graph.
+Devices are encoded as in :mod:`.places`; :mod:`.tracing` reads them from the finished graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CPU = torch.device("cpu")
 
 
 def traced(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call that becomes part of a graph: devices are the target's own, and nothing is tracked."""
+    """Make a call that becomes part of a graph: devices are mapped, and nothing is tracked yet."""
     if "device" in kwargs and kwargs["device"] is not None:
         kwargs["device"] = traced_device(scope, kwargs["device"])
     if kwargs.get("pin_memory") and not scope.target.can_pin:
@@ -35,7 +35,7 @@ def traced(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def traced_device(scope: Scope, asked: Any) -> Any:
-    """The device of the target that ``asked`` means, as a graph writes it (:mod:`.tracing`)."""
+    """Return the target's device for ``asked``, as it is encoded in a graph (:mod:`.tracing`)."""
     if isinstance(asked, int) and not isinstance(asked, bool):
         asked = f"cuda:{asked}"
     if not isinstance(asked, str | torch.device):

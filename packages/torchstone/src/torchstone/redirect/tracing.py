@@ -1,7 +1,7 @@
-"""Where the tensors of a graph are that Dynamo has traced: the places of :mod:`.places`, read off the graph.
+"""Finding the places (:mod:`.places`) of the tensors in a graph that Dynamo has traced.
 
-Inside a graph a CUDA device is written as the device of its place. :func:`compiled` takes these out before a
-backend sees the graph, turns transfers between two devices into copies, and places the results.
+Inside a graph, a CUDA device is encoded as the device of its place. :func:`compiled` removes these devices
+before a backend sees the graph, turns transfers between two devices into copies, and places the results.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .places import HOST, Place, device_of, parsed, place_of, place_of_device, p
 _CPU = parsed("cpu")
 
 Origin = int | fx.Node | None
-"""A place, or the placeholder whose place it is."""
+"""A place, or the placeholder node that has the same place, or None if unknown."""
 
 
 def place_in_graph(node: fx.Node) -> Place:
-    """Where the tensor of a node is, as far as the inputs that the graph was traced with tell."""
+    """Return the place of a node's tensor, judging by the inputs that the graph was traced with."""
     origin = _origin(node, {})
     return _place_of_example(origin) if isinstance(origin, fx.Node) else origin
 
 
 def compiled(graph: fx.GraphModule, compile: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """What ``compile()`` makes of a graph with places, as a function that places its results."""
+    """Return the function that ``compile()`` makes of a graph with places, wrapped to place its results."""
     known: dict[fx.Node, Origin] = {}
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     outputs = [_origin(one, known) if isinstance(one, fx.Node) else None for one in _returned(graph)]
@@ -39,7 +39,7 @@ def compiled(graph: fx.GraphModule, compile: Callable[[], Callable[..., Any]]) -
     function = compile()
 
     def placed(*args: Any) -> Any:
-        with dispatch.without_function_modes():  # the modes of the thread are in the graph already
+        with dispatch.without_function_modes():  # the graph already contains what the thread's modes do
             for record in first:
                 record()
             results = function(*args)
@@ -56,7 +56,7 @@ def compiled(graph: fx.GraphModule, compile: Callable[[], Callable[..., Any]]) -
 
 
 class _Fixed:
-    """A result that is at one place, whatever the inputs."""
+    """A result that has the same place whatever the inputs are."""
 
     def __init__(self, place: Any) -> None:
         self.place: Place = place
@@ -68,7 +68,7 @@ def _returned(graph: fx.GraphModule) -> Any:
 
 
 def _origin(node: fx.Node, known: dict[fx.Node, Origin]) -> Origin:
-    """What decides the place of a node: a device that it names, or its first input that is on CUDA."""
+    """Return what determines a node's place: the device that it names, or its first input that is on CUDA."""
     waiting = [node]
     while waiting:
         one = waiting[-1]
@@ -99,11 +99,11 @@ def _is_cuda(origin: Origin) -> bool:
 
 
 def _example(node: fx.Node) -> torch.Tensor | None:
-    """The real tensor that a placeholder stood for when the graph was traced."""
+    """Return the real tensor that a placeholder stood for when the graph was traced, or None."""
     grapharg = node.meta.get("grapharg")
     try:
         example = None if grapharg is None else grapharg.example
-    except AssertionError:  # it has gone
+    except AssertionError:  # the tensor no longer exists
         return None
     return example if isinstance(example, torch.Tensor) else None
 
@@ -114,7 +114,7 @@ def _place_of_example(node: fx.Node) -> Place:
 
 
 def _asked(node: fx.Node) -> torch.device | None:
-    """The device among the arguments of a call."""
+    """Return the device among the arguments of a call, or None."""
     for value in (*node.args, *node.kwargs.values()):
         if isinstance(value, torch.device):
             return value
@@ -140,9 +140,10 @@ def _write_real_devices(graph: fx.GraphModule, known: dict[fx.Node, Origin]) -> 
 
 
 def _take_out_streams(graph: fx.GraphModule) -> tuple[list[Callable[[], Any]], list[Callable[[], Any]]]:
-    """Takes streams, which order nothing on the CPU, out of a graph that a backend compiles.
+    """Remove streams, which order nothing on the CPU, from a graph that a backend compiles.
 
-    The results record the graph's events: those in front of its work, and those behind any of it.
+    Returns the functions that record the graph's events: those to call before the graph's work, and those to
+    call after it.
     """
     first: list[Callable[[], Any]] = []
     last: list[Callable[[], Any]] = []
@@ -160,6 +161,6 @@ def _take_out_streams(graph: fx.GraphModule) -> tuple[list[Callable[[], Any]], l
 
 
 def real(device: Any) -> Any:
-    """The device of a fake tensor: one that stands for a place is really the CPU."""
+    """Return the real device of a fake tensor: the CPU if ``device`` stands for a place, else ``device``."""
     is_place = isinstance(device, torch.device) and place_of_device(device) not in (None, HOST)
     return device_of(HOST) if is_place else device

@@ -1,8 +1,8 @@
-"""Engines: bytes and buffers in, buffers out.
+"""Engines, which compile StableHLO modules and run them on buffers.
 
-What lives here: compiling StableHLO modules, running them, buffers, the
-compilation cache and PJRT plugins. Nothing here knows ATen or builds
-operations, and it works in a process without torch.
+This package compiles and runs modules, and has buffers, the compilation
+cache and PJRT plugins. It knows nothing of ATen, does not trace or lower
+programs, and works in a process without torch.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def import_array(engine: Engine, array: Any) -> Buffer:
-    """``array`` as a buffer that ``engine``'s executables take; import parameters once, not per call."""
+    """Import ``array`` as a buffer for ``engine``'s executables; import parameters once, not in each call."""
     return engine.import_array(array)
 
 
 def stats() -> Stats:
-    """A snapshot of the counters of copies, compilations and cache hits."""
+    """Return a snapshot of the counters of copies, compilations and cache hits."""
     return counters.snapshot()
 
 

@@ -1,4 +1,4 @@
-"""Composites of a parsed module: their decompositions in their places, and CHLO's operations again."""
+"""Replaces the composites of a parsed module by their decompositions or by operations of CHLO."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any
 from ._jaxlib import ir, main_function, operations, run_passes
 
 KEPT = "mhlo.frontend_attributes"
-"""An attribute of calls that are to stay calls, here and in XLA, which reads of it what it may not inline."""
+"""An attribute of calls that must not be inlined, neither here nor by XLA, which reads it."""
 
 
 def composites_to_calls(module: Any, *, kept: Iterable[str] = ()) -> None:
-    """Call decompositions instead of composites: refinement inlines calls, and leaves composites alone."""
+    """Replace composites by calls of their decompositions, except those with names in ``kept``.
+
+    Shape refinement inlines calls, but leaves composites alone.
+    """
     passes = f"stablehlo-legalize-composite-to-call{{except={','.join(kept)}}}"
     run_passes(module, f"func.func({passes})")
 
 
 def inline_composites(module: Any) -> None:
-    """Put the decompositions of composites, and what ``@main`` calls, into ``@main``.
+    """Inline into ``@main`` the decompositions of its composites and the functions that it calls.
 
-    Operations of CHLO that are composites in portable artifacts stay what they are: XLA has better
-    forms of them than their decompositions.
+    Composites that stand for operations of CHLO in portable artifacts stay composites, because XLA has better
+    forms of these operations than their decompositions.
     """
     kept = {name for op in operations(module, "stablehlo.composite") if (name := _chlo_name(op))}
     composites_to_calls(module, kept=sorted(kept))
@@ -34,7 +37,7 @@ def inline_composites(module: Any) -> None:
 
 
 def restore_chlo(module: Any) -> None:
-    """Operations of CHLO in place of composites of their names, in ``@main``."""
+    """Replace the composites in ``@main`` that are named after operations of CHLO by these operations."""
     for op in list(main_function(module).entry_block.operations):
         name = _chlo_name(op)
         if name is not None:
@@ -69,7 +72,7 @@ def _erase_unused_functions(module: Any) -> None:
 
 
 def _inline(call: Any, body: Any) -> None:
-    """Copies of the operations of ``body`` in place of ``call``."""
+    """Replace ``call`` by copies of the operations of ``body``."""
     values = dict(zip(body.arguments, call.operands, strict=True))
     for op in body.operations:
         if op.operation.name == "func.return":
@@ -77,14 +80,14 @@ def _inline(call: Any, body: Any) -> None:
                 old.replace_all_uses_with(values.get(new, new))
         else:
             made = op.operation.clone(ir.InsertionPoint(call))
-            made.location = call.location  # of the operator: what runs can be told from it
+            made.location = call.location  # names the operator, so that profiles can tell what runs
             _rewire(made, values)
             values.update(zip(op.operation.results, made.results, strict=True))
     call.operation.erase()
 
 
 def _rewire(op: Any, values: Mapping[Any, Any]) -> None:
-    """Let an operation, and those in its regions, read ``values`` in place of their keys."""
+    """Replace operands of an operation, and of those in its regions, that are keys of ``values``."""
     for position, operand in enumerate(op.operands):
         if operand in values:
             op.operands[position] = values[operand]
@@ -95,7 +98,7 @@ def _rewire(op: Any, values: Mapping[Any, Any]) -> None:
 
 
 def fold_reshapes(module: Any) -> None:
-    """One reshape in place of several in a row, and none where the shape stays, in ``@main``."""
+    """Merge consecutive reshapes in ``@main`` into one, and bypass those that do not change the shape."""
     for op in list(main_function(module).entry_block.operations):
         if op.operation.name != "stablehlo.reshape":
             continue
@@ -110,5 +113,5 @@ def fold_reshapes(module: Any) -> None:
 
 
 def _makes(value: Any) -> str:
-    """The name of the operation that makes a value; empty for an argument."""
+    """Return the name of the operation that computes a value; empty for an argument."""
     return "" if isinstance(value.owner, ir.Block) else str(value.owner.name)

@@ -1,7 +1,8 @@
 """StableHLO operations written in terms of simpler ones, for engines that lack them.
 
-Each function computes what the operation of its name does, from the operation's own attributes; JAX
-traces it (see :func:`lowered`). Not here: which engine needs which (:mod:`._iree_programs`).
+Each public function except :func:`lowered` computes the same as the StableHLO operation of its name, and
+takes that operation's attributes. JAX traces it (see :func:`lowered`). Not here: which engine needs which
+(:mod:`._iree_programs`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from jax import numpy as jnp
 
 
 def lowered(function: Callable[..., Any], operands: Sequence[tuple[Sequence[int], numpy.dtype[Any]]]) -> str:
-    """``function`` of operands of these shapes and dtypes as the text of a StableHLO module."""
+    """Return the text of the StableHLO module of ``function`` for operands of these shapes and dtypes."""
     with jax.enable_x64(True):
         structs = [jax.ShapeDtypeStruct(tuple(shape), dtype) for shape, dtype in operands]
         return str(jax.jit(function).lower(*structs).compiler_ir("stablehlo"))
 
 
 def cholesky(a: Any, *, lower: bool) -> Any:
-    """The factor of ``(..., n, n)``, column by column; NaN where the matrix is not positive definite."""
+    """Return the Cholesky factor of ``(..., n, n)``, column by column; NaN if it is not positive definite."""
     if not lower:
         return _adjoint(cholesky(_adjoint(a), lower=True))
     rows = lax.broadcasted_iota(numpy.int32, (*a.shape[:-1], 1), a.ndim - 2)
@@ -41,7 +42,10 @@ def cholesky(a: Any, *, lower: bool) -> Any:
 def triangular_solve(
     a: Any, b: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
 ) -> Any:
-    """``x`` with ``op(a) x = b`` (or ``x op(a) = b``), row by row; ``transpose_a`` is StableHLO's word."""
+    """Solve ``op(a) x = b`` (or ``x op(a) = b``) for ``x``, row by row.
+
+    ``transpose_a`` is ``"NO_TRANSPOSE"``, ``"TRANSPOSE"`` or ``"ADJOINT"``, as in StableHLO.
+    """
     if transpose_a != "NO_TRANSPOSE":
         a, lower = (_adjoint(a) if transpose_a == "ADJOINT" else jnp.swapaxes(a, -1, -2)), not lower
     if not left_side:
@@ -64,7 +68,7 @@ def triangular_solve(
 
 
 def fft(x: Any, *, kind: str, lengths: Sequence[int]) -> Any:
-    """Discrete Fourier transforms over the last axes, as matrix products: no fast algorithm."""
+    """Compute discrete Fourier transforms over the last axes as matrix products: no fast algorithm."""
     last, others = x.ndim - 1, range(x.ndim - len(lengths), x.ndim - 1)
     if kind == "IRFFT":
         for axis in others:
@@ -91,7 +95,10 @@ def _transform(x: Any, axis: int, *, inverse: bool) -> Any:
 
 
 def _real_inverse(x: Any, size: int) -> Any:
-    """The real signal whose spectrum's first half is ``x``: all but its ends stand for two terms."""
+    """Return the real signal of length ``size`` whose spectrum has ``x`` as its first half.
+
+    Each element of ``x`` except the two ends stands for two terms of the spectrum.
+    """
     cosine, sine = _waves(x.shape[-1], size, x.real.dtype)
     place = numpy.arange(x.shape[-1])
     weight = jnp.asarray(numpy.where((place == 0) | (place * 2 == size), 1, 2) / size, cosine.dtype)
@@ -99,7 +106,7 @@ def _real_inverse(x: Any, size: int) -> Any:
 
 
 def _waves(rows: int, size: int, dtype: Any) -> tuple[Any, Any]:
-    """Constants with the cosine and the sine of ``2 π j k / size``."""
+    """Return constants with the cosine and the sine of ``2 π j k / size`` in row ``j``, column ``k``."""
     j, k = numpy.indices((rows, size))
     angle = j * k % size * (2 * numpy.pi / size)
     return jnp.asarray(numpy.cos(angle), dtype), jnp.asarray(numpy.sin(angle), dtype)

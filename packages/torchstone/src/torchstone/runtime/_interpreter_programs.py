@@ -1,4 +1,4 @@
-"""Programs as the reference interpreter takes them, and how it runs them.
+"""Rewrites programs to a form that the reference interpreter takes, and runs them on it.
 
 Not here: the child process (:mod:`._reference_worker`) and what the interpreter lacks (:mod:`.reference`).
 """
@@ -18,18 +18,19 @@ _STORAGE = {"bf16": "ui16", "i4": "i8", "ui4": "ui8"}
 
 
 def storage_type(element: str) -> str:
-    """The element type that carries ``element`` to and from the interpreter.
+    """Return the element type that carries ``element`` to and from the interpreter.
 
-    Its Python binding reads plain integers and floats only: 16- and 8-bit floats
-    travel as their bits, 4-bit integers as bytes, complex numbers as two tensors.
+    The interpreter's Python binding reads only plain integers and floats. So bfloat16 and 8-bit
+    floats are passed as their bits, 4-bit integers as bytes, and complex numbers as two tensors.
     """
     return "ui8" if element.startswith("f8") else _STORAGE.get(element, element)
 
 
 def to_interpreter(module: Any) -> bytes:
-    """A portable artifact of ``module`` whose ``@main`` speaks storage types; the module is consumed.
+    """Return a portable artifact of ``module`` whose ``@main`` takes and returns storage types.
 
-    CHLO operations become composites with a decomposition, which the interpreter inlines.
+    The module is consumed. CHLO operations become composites with a decomposition, which the interpreter
+    inlines.
     """
     _copy_what_is_scattered_into(module)
     function = _jaxlib.main_function(module)
@@ -44,7 +45,7 @@ def to_interpreter(module: Any) -> bytes:
 
 
 def _copy_what_is_scattered_into(module: Any) -> None:
-    """Give each scatter operands that nothing else reads: the interpreter writes into them."""
+    """Give each scatter its own copies of the operands that it updates: the interpreter writes into them."""
 
     def visit(op: Any) -> Any:
         if op.name == "stablehlo.scatter":
@@ -58,7 +59,10 @@ def _copy_what_is_scattered_into(module: Any) -> None:
 
 
 def _wrapper_text(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
-    """A module with a declaration of ``@wrapped`` and a ``@main`` that converts around a call of it."""
+    """Return a module with a ``@main`` that calls ``@wrapped``, and converts the arguments and results.
+
+    ``@wrapped`` is only declared.
+    """
     parameters: list[str] = []
     body: list[str] = []
     arguments: list[str] = []
@@ -97,7 +101,7 @@ def _wrapper_text(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
 
 
 def _carriers(name: str, type_: Any) -> tuple[list[str], list[str], str]:
-    """Names and types of what carries one tensor, and the name of the tensor itself."""
+    """Return the names and types of the values that carry one tensor, and the name of the tensor itself."""
     dims = "".join(f"{size}x" for size in type_.shape)
     element = str(type_.element_type)
     if element.startswith("complex<"):
@@ -124,7 +128,10 @@ def interpret(program: bytes, arrays: Sequence[Any]) -> list[numpy.ndarray[Any, 
 
 
 def operation_names(module: Any) -> set[str]:
-    """The names of all operations of a module, nested ones too, with the interpreter's gaps marked."""
+    """Return the names of all operations of a module, including nested ones.
+
+    A name has a suffix (:func:`_marked`) if the interpreter cannot run this form of the operation.
+    """
     found: set[str] = set()
 
     def visit(op: Any) -> Any:
@@ -136,7 +143,7 @@ def operation_names(module: Any) -> set[str]:
 
 
 def _marked(op: Any) -> str:
-    """What tells the form of an operation that the interpreter cannot run from the one that it can."""
+    """Return a suffix that marks a form of the operation that the interpreter cannot run; else empty."""
     if op.name == "stablehlo.fft" and "64" not in str(op.operands[0].type.element_type):
         return " of 32-bit values"
     if op.name == "stablehlo.triangular_solve" and op.operands[0].type.rank > 2:

@@ -1,4 +1,4 @@
-"""Programs as IREE takes them: what it lacks is decomposed, or refused by name.
+"""Rewrites programs for IREE: operations that it lacks are decomposed, and dtypes that it lacks refused.
 
 Not here: compiling and running (:mod:`.iree`), and the decompositions (:mod:`._decompositions`).
 """
@@ -17,13 +17,13 @@ from . import _composites, _decompositions, _jaxlib, workarounds
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
 UNSUPPORTED_DTYPES = dtypes.FLOAT8 | dtypes.SUB_BYTE
-"""What IREE's CPU target or its Python runtime lacks."""
+"""Dtypes that IREE's CPU target or its Python runtime lacks."""
 
 
 def prepare(module: bytes) -> bytes:
-    """MLIR bytecode as a portable artifact without operations that IREE lacks.
+    """Return MLIR bytecode as a portable artifact without operations that IREE lacks.
 
-    Raises :class:`UnsupportedDtype` for dtypes that it lacks.
+    Raises :class:`UnsupportedDtype` for dtypes that IREE lacks.
     """
     context = _jaxlib.make_context()
     with context, ir.Location.unknown():
@@ -37,7 +37,7 @@ def prepare(module: bytes) -> bytes:
 
 
 def _lacking(module: Any) -> list[tuple[Any, Callable[..., Any]]]:
-    """The operations that are to be replaced, each with a function that computes the same."""
+    """Return the operations that must be replaced, each with a function that computes the same."""
     found = _jaxlib.operations(module, *_DECOMPOSITIONS)
     chosen = [(op, _DECOMPOSITIONS[op.operation.name](op)) for op in found]
     return [(op, decomposition) for op, decomposition in chosen if decomposition is not None]
@@ -55,7 +55,7 @@ def _triangular_solve(op: Any) -> Callable[..., Any]:
 
 
 def _fft(op: Any) -> Callable[..., Any] | None:
-    """None where IREE has it: one axis of a power of two, in float32."""
+    """Return None if IREE can run the transform: one axis, a power of two in length, in float32."""
     lengths = list(ir.DenseI64ArrayAttr(op.attributes["fft_length"]))
     size = lengths[-1]
     if len(lengths) == 1 and size > 1 and size & (size - 1) == 0 and "f64" not in str(op.operands[0].type):
@@ -72,7 +72,10 @@ _DECOMPOSITIONS: dict[str, Callable[[Any], Callable[..., Any] | None]] = {
 
 
 def _replace(module: Any, op: Any, decomposition: Callable[..., Any], prefix: str) -> None:
-    """A call in place of ``op`` of a new function of the module; ``prefix`` keeps names apart."""
+    """Replace ``op`` by a call of ``decomposition``, which becomes functions of the module.
+
+    The names of these functions begin with ``prefix``, which must differ for each call.
+    """
     types = _jaxlib.tensor_types(operand.type for operand in op.operands)
     operands = [([size or 0 for size in shape], dtypes.from_mlir(text).numpy) for shape, text in types]
     text = re.sub(r"@(?=\w)", f"@{prefix}_", _decompositions.lowered(decomposition, operands))
@@ -90,7 +93,7 @@ def _replace(module: Any, op: Any, decomposition: Callable[..., Any], prefix: st
 
 
 def _refuse_dtypes(module: Any) -> None:
-    """Raise where an operation takes or gives a dtype that IREE lacks."""
+    """Raise :class:`UnsupportedDtype` if an operation takes or returns a dtype that IREE lacks."""
     lacking = {dtype.mlir: dtype for dtype in UNSUPPORTED_DTYPES}
     found: set[str] = set()
 

@@ -1,12 +1,13 @@
-"""Everything that Torchstone uses of jaxlib's private API, in one file.
+"""The parts of jaxlib's private API that Torchstone uses, except those for meshes (:mod:`._jaxlib_meshes`).
 
-jaxlib's client moves between releases; each function here probes for what the
-installed one has and raises :class:`EngineError` naming what is missing. What
-is public (``jax.extend.mlir``, ``jax.interpreters.mlir``) is used from there.
+jaxlib's client API changes between releases. Each function here looks up what the
+installed release has, and raises :class:`EngineError` naming what is missing. Public
+modules (``jax.extend.mlir``, ``jax.interpreters.mlir``) are used where they suffice.
 
-Values of jaxlib's own types are passed around as ``Any``; no other module of
-:mod:`torchstone.runtime` imports jax or jaxlib. Nothing here changes JAX's
-configuration, and the clients are Torchstone's own, not JAX's.
+Values of jaxlib's own types have the type ``Any``. In :mod:`torchstone.runtime`, jax and
+jaxlib are imported only here, in :mod:`._jaxlib_meshes`, in :mod:`._decompositions` and in
+:mod:`._stablehlo`. Nothing here changes JAX's configuration. The clients are Torchstone's
+own, except those of installed plugins (:func:`installed_client`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ..errors import EngineError
 
 
 def need(owner: Any, *names: str) -> Any:
-    """The first attribute of ``owner`` that exists among ``names``."""
+    """Return the first attribute in ``names`` that ``owner`` has; raise :class:`EngineError` without any."""
     for name in names:
         found = getattr(owner, name, None)
         if found is not None:
@@ -52,28 +53,28 @@ def need(owner: Any, *names: str) -> Any:
 
 _import: Callable[..., Any] = need(_native, "dlpack_managed_tensor_to_buffer")
 export_dlpack: Callable[..., Any] = need(_native, "buffer_to_dlpack_managed_tensor")
-"""``(array) → capsule``; the array's memory lives as long as the capsule's consumer."""
+"""``(array) → capsule``; the array's memory stays alive as long as the capsule's consumer."""
 
 COMPILER_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 """Environment variables that change what XLA compiles."""
 
 RUNTIME_ERRORS = (RuntimeError, ValueError)
-"""What jaxlib raises when a compilation or an execution fails (its own error is a RuntimeError)."""
+"""The errors that jaxlib raises if a compilation or an execution fails (its own error is a RuntimeError)."""
 
 Rows = Sequence[Sequence[Any]]
 _detached: Callable[[], AbstractContextManager[Any]] = getattr(_native, "TracebackScope", nullcontext)
-"""A context whose new programs and arrays do not remember the code that called.
+"""A context in which new programs and arrays do not keep references to the code that made them.
 
-jaxlib keeps the frames that made each of them, in C++, where Python's garbage collector does not look. Code
-that Dynamo made owns the function that it calls; a program that was compiled, or an array that was made,
-while that code ran would keep both for ever.
+jaxlib stores the frames that made each program and array. It does so in C++, where Python's garbage collector
+does not look. Code that Dynamo generated owns the function that it calls. So without this context, a program
+or an array that is made while such code runs would keep the code and the function alive forever.
 """
 _device_list = need(_native, "DeviceList")
 _shaped_array = need(jax.core, "ShapedArray")
 
 
 def machine(client: Any, device: Any) -> str:
-    """What the compiled code depends on besides the versions: platform, device kind, the CPU's features."""
+    """Return what compiled code depends on besides versions: platform, device kind, the CPU's features."""
     parts = [client.platform, client.platform_version, device.device_kind]
     if client.platform == "cpu":
         parts += [platform.machine(), _cpu_features()]
@@ -82,7 +83,10 @@ def machine(client: Any, device: Any) -> str:
 
 @functools.cache
 def _cpu_features() -> str:
-    """The CPU's instruction set extensions, so that a shared home directory is not a trap."""
+    """Return the CPU's instruction set extensions.
+
+    They keep programs of different machines apart if these share a cache in a home directory.
+    """
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
             return next((line for line in lines if line.startswith(("flags", "Features"))), "")
@@ -91,7 +95,7 @@ def _cpu_features() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the parts that decide what a compiled program looks like."""
+    """Return the versions of the packages that compiled programs depend on."""
     return {"jax": jax.__version__, "jaxlib": _jaxlib_version}
 
 
@@ -99,20 +103,20 @@ def versions() -> dict[str, str]:
 
 
 def cpu_client(devices: int = 0) -> Any:
-    """A new client of the embedded CPU platform that runs programs in the calling thread.
+    """Make a new client of the embedded CPU platform that runs programs in the calling thread.
 
-    ``devices`` is how many it has; 0: as many as XLA_FLAGS says.
+    ``devices`` is how many devices it has; 0 means as many as XLA_FLAGS says.
 
-    Synchronous execution is what makes zero-copy inputs safe: an in-place write
-    after the call cannot reach a program that is still reading (and for small
-    programs it is also faster than a thread switch).
+    Synchronous execution makes zero-copy inputs safe: an in-place write after the
+    call cannot reach a program that is still reading. For small programs it is
+    also faster than a switch to another thread.
     """
     given = {"num_devices": devices} if devices else {}
     return need(xla_client, "make_cpu_client")(asynchronous=False, **given)
 
 
 def load_plugin(name: str, path: str) -> None:
-    """Load and initialise the PJRT C-API library ``path`` as platform plugin ``name``."""
+    """Load and initialize the PJRT C-API library ``path`` as platform plugin ``name``."""
     if not need(xla_client, "pjrt_plugin_loaded")(name):
         need(xla_client, "load_pjrt_plugin_dynamically")(name, path)
     if not need(xla_client, "pjrt_plugin_initialized")(name):
@@ -120,17 +124,17 @@ def load_plugin(name: str, path: str) -> None:
 
 
 def plugin_client(name: str, options: Mapping[str, Any]) -> Any:
-    """A new client of a plugin that :func:`load_plugin` loaded."""
+    """Make a new client of a plugin that :func:`load_plugin` loaded."""
     return need(xla_client, "make_c_api_client")(name, dict(options))
 
 
 def installed_client(platform: str) -> Any:
-    """JAX's own client of an installed plugin's platform; RuntimeError where there is none."""
+    """Return JAX's own client of an installed plugin's platform; raise RuntimeError if there is none."""
     return jax.extend.backend.get_backend(platform)
 
 
 def installed_clients() -> dict[str, Any]:
-    """JAX's own clients by platform."""
+    """Return JAX's own clients by platform."""
     return dict(jax.extend.backend.backends())
 
 
@@ -142,12 +146,12 @@ def local_devices(client: Any) -> list[Any]:
 
 
 def make_context() -> Any:
-    """An MLIR context with the dialects that StableHLO programs use."""
+    """Make an MLIR context with the dialects that StableHLO programs use."""
     return _interpreter.make_ir_context()
 
 
 def parse(module: bytes, context: Any) -> Any:
-    """An ``ir.Module`` from a portable artifact, MLIR bytecode or MLIR text."""
+    """Parse a portable artifact, MLIR bytecode or MLIR text to an ``ir.Module``."""
     return _mlir.deserialize_portable_artifact(module, context)
 
 
@@ -156,9 +160,9 @@ def to_bytecode(module: Any) -> bytes:
 
 
 def to_portable(module: Any, *, current: bool = False) -> bytes:
-    """A portable artifact, with CHLO as composites, that consumers of twelve weeks ago can read.
+    """Serialize a module to a portable artifact that consumers from up to twelve weeks ago can read.
 
-    ``current``: of this jaxlib's own version.
+    Operations of CHLO become composites. ``current``: use the version of this jaxlib instead.
     """
     requirement = stablehlo.StablehloCompatibilityRequirement
     wanted = requirement.NONE if current else requirement.WEEK_12
@@ -167,13 +171,13 @@ def to_portable(module: Any, *, current: bool = False) -> bytes:
 
 
 def run_passes(module: Any, passes: str) -> None:
-    """Run MLIR's passes of this description, StableHLO's among them, over a module."""
+    """Run the MLIR passes that ``passes`` describes over a module; StableHLO's passes are available."""
     stablehlo.register_stablehlo_passes()
     passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
 
 
 def main_function(module: Any) -> Any:
-    """The ``func.func @main`` of a module; :class:`EngineError` where there is none."""
+    """Return the ``func.func @main`` of a module; raise :class:`EngineError` if there is none."""
     for op in module.body.operations:
         if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == "main":
             return op
@@ -181,7 +185,7 @@ def main_function(module: Any) -> Any:
 
 
 def tensor_types(types: Iterable[Any]) -> list[tuple[tuple[int | None, ...], str]]:
-    """``(shape, element type text)`` of ranked tensor types; None marks a dynamic dimension."""
+    """Return ``(shape, element type text)`` for each ranked tensor type; None marks a dynamic dimension."""
     result: list[tuple[tuple[int | None, ...], str]] = []
     for type_ in types:
         if not isinstance(type_, ir.RankedTensorType):
@@ -196,9 +200,10 @@ def tensor_types(types: Iterable[Any]) -> list[tuple[tuple[int | None, ...], str
 
 
 def donate_arguments(function: Any, indices: Iterable[int], updates: Mapping[int, int]) -> None:
-    """Mark arguments as donated, and those of ``updates`` (argument → result) as memory of a result.
+    """Mark the arguments at ``indices`` as donated, and let results be written into arguments' memory.
 
-    What the module itself says of this is gone: its state may be needed after a call that fails.
+    ``updates`` maps each argument whose memory is reused to the result that is written there. Such marks that
+    the module has already are removed: its state may still be needed after a call that fails.
     """
     int32 = ir.IntegerType.get_signless(32)
     marks = {index: {"jax.buffer_donor": ir.BoolAttr.get(True)} for index in indices}
@@ -213,7 +218,7 @@ def donate_arguments(function: Any, indices: Iterable[int], updates: Mapping[int
 
 
 def updated_arguments(function: Any) -> list[tuple[Any, int]]:
-    """The arguments in whose memory a result is written, each with the place of the result."""
+    """Return the arguments whose memory a result is written into, each with the position of the result."""
     marks = [dict_items(entry).get("tf.aliasing_output") for entry in function.arg_attrs]
     pairs = zip(function.entry_block.arguments, marks, strict=True)
     return [(argument, ir.IntegerAttr(mark).value) for argument, mark in pairs if mark is not None]
@@ -228,7 +233,7 @@ def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
             if declared.has_static_shape:
                 continue
             argument.set_type(ir.RankedTensorType.get(list(shape), declared.element_type))
-            # A conversion to the dynamic type, because not every user takes another one.
+            # Convert back to the dynamic type, because some users accept only that.
             converted = stablehlo.ConvertOp(declared, argument)
             argument.replace_all_uses_except(converted.result, converted.operation)
     types = [argument.type for argument in entry.arguments]
@@ -237,7 +242,7 @@ def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
 
 
 def operations(module: Any, *names: str) -> list[Any]:
-    """The operations of these names in a module, nested ones too, in order."""
+    """Return the operations of a module that have one of these names, in order, including nested ones."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -250,12 +255,12 @@ def operations(module: Any, *names: str) -> list[Any]:
 
 
 def integers(values: Sequence[int], shape: Sequence[int]) -> Any:
-    """A constant int64 attribute of ``shape``."""
+    """Return a constant int64 attribute of ``shape``."""
     return ir.DenseIntElementsAttr.get(numpy.asarray(values, dtype=numpy.int64).reshape(shape))
 
 
 def refine_shapes(module: bytes) -> bytes:
-    """Propagate static argument shapes through MLIR bytecode; raises where a dynamic shape remains."""
+    """Propagate static argument shapes through MLIR bytecode; raise if a dynamic shape remains."""
     return bytes(_mlir.refine_polymorphic_shapes(module, enable_shape_assertions=True))
 
 
@@ -264,25 +269,25 @@ def dict_items(attribute: Any) -> dict[str, Any]:
 
 
 def compile_program(client: Any, module: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
-    """Compile MLIR bytecode for a row of devices for each rank; XLA's own exceptions pass through."""
+    """Compile MLIR bytecode for ``devices``, one row for each rank; XLA's own exceptions propagate."""
     compiler = need(client, "compile_and_load", "compile")
     with _detached():
         return compiler(module, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
 def unknown_option(error: Exception) -> str | None:
-    """The name of the XLA option that ``error`` complains not to know."""
+    """Return the name of the XLA option that ``error`` reports as unknown; None for other errors."""
     found = re.search(r"No such compile option: '(\w+)'", str(error))
     return found.group(1) if found else None
 
 
 def serialize_executable(client: Any, executable: Any) -> bytes:
-    """An opaque image of ``executable``; raises where the platform cannot make one."""
+    """Return an opaque image of ``executable``; raise if the platform cannot make one."""
     return bytes(need(client, "serialize_executable")(executable))
 
 
 def deserialize_executable(client: Any, image: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
-    """The inverse of :func:`serialize_executable`. Unsafe on bytes of unknown origin."""
+    """Load an image that :func:`serialize_executable` made. Unsafe for bytes of unknown origin."""
     reader = need(client, "deserialize_executable")
     with _detached():
         return reader(image, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
@@ -305,7 +310,7 @@ def _compile_options(xla: Mapping[str, Any], devices: Rows) -> Any:
 
 
 def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
-    """A function from argument arrays to result arrays, on one device."""
+    """Return a function from argument arrays to result arrays, on one device."""
     execute = partitioned_executor(executable)
 
     def run(arguments: Sequence[Any]) -> list[Any]:
@@ -315,7 +320,7 @@ def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list[Any]]]:
-    """A function from argument arrays to the parts of each result, in the order of the devices."""
+    """Return a function from argument arrays to the parts of each result, in the order of the devices."""
     execute = need(executable, "execute_sharded")
 
     def run(arguments: Sequence[Any]) -> list[list[Any]]:
@@ -327,14 +332,14 @@ def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list
 
 
 def wait(results: Iterable[Iterable[Any]]) -> None:
-    """Return when the parts of all results are there; raises where the execution failed."""
+    """Wait until all parts of all results are computed; raise if the execution failed."""
     for parts in results:
         for part in parts:
             part.block_until_ready()
 
 
 def cost(executable: Any) -> dict[str, float]:
-    """XLA's estimate of one run: ``flops``, ``bytes accessed``; a loop's body counts once."""
+    """Return XLA's estimate of one run (``flops``, ``bytes accessed``), which counts a loop's body once."""
     try:
         return dict(executable.cost_analysis())
     except (AttributeError, *RUNTIME_ERRORS):
@@ -346,9 +351,9 @@ def jax_function(
     inputs: Sequence[tuple[Sequence[int], Any]],
     outputs: Sequence[tuple[Sequence[int], Any]],
 ) -> Callable[..., list[numpy.ndarray[Any, Any]]]:
-    """A portable artifact as a function over NumPy arrays that JAX itself compiles and runs on its CPU.
+    """Return a function of NumPy arrays from a portable artifact; JAX itself compiles and runs it on its CPU.
 
-    ``inputs`` and ``outputs`` are shapes and dtypes.
+    ``inputs`` and ``outputs`` are pairs of shape and dtype.
     """
 
     def alike(*_: Any) -> list[Any]:
@@ -370,13 +375,13 @@ def jax_function(
 
 
 def optimized_module(executable: Any) -> tuple[str, str]:
-    """Name and text of the HLO that XLA made of a program."""
+    """Return the name and the text of the optimized HLO that XLA made from a program."""
     module = need(executable, "hlo_modules")()[0]
     return module.name, module.to_string()
 
 
 def memory_sizes(executable: Any) -> dict[str, int]:
-    """Bytes of a program's arguments, outputs, outputs in arguments' memory, and intermediate values."""
+    """Return the bytes of a program's arguments, outputs, outputs in arguments' memory and intermediates."""
     try:
         found = executable.get_compiled_memory_stats()
     except (AttributeError, *RUNTIME_ERRORS):
@@ -386,14 +391,14 @@ def memory_sizes(executable: Any) -> dict[str, int]:
 
 
 def device_memory(device: Any) -> tuple[int, int] | None:
-    """Bytes in use and bytes in all, where the plugin counts them."""
+    """Return the bytes in use and the bytes in total; None if the plugin does not count them."""
     found = device.memory_stats() or {}
     used, limit = found.get("bytes_in_use"), found.get("bytes_limit")
     return None if used is None or not limit else (int(used), int(limit))
 
 
 def optional(part: str, name: str) -> Any:
-    """A name of a part of jaxlib that not every release has; raises :class:`EngineError` without it."""
+    """Return ``name`` from a module that not every jaxlib has; raise :class:`EngineError` without it."""
     try:
         return need(importlib.import_module(f"jaxlib.{part}"), name)
     except ImportError as error:
@@ -404,16 +409,16 @@ def optional(part: str, name: str) -> Any:
 
 
 def import_dlpack(capsule: Any, device: Any, stream: Any, copy: bool | None = None) -> Any:
-    """The tensor of a DLPack capsule as an array of ``device``, in the same memory where that is possible."""
+    """Import the tensor of a DLPack capsule as an array on ``device``, in the same memory if possible."""
     with _detached():
         return _import(capsule, device, stream, copy)
 
 
 def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
-    """A copy of a contiguous NumPy array in ``device``'s memory."""
+    """Copy a contiguous NumPy array to ``device``'s memory."""
     aval = _shaped_array(array.shape, array.dtype)
     transfer = need(_native, "batched_device_put")
-    # Outside the second scope, which is the thread's, jaxlib narrows 64-bit arrays to 32 bits.
+    # Without enable_x64, which applies to this thread only, jaxlib narrows 64-bit arrays to 32 bits.
     with _detached(), jax.enable_x64(True):
         placed = transfer(aval, SingleDeviceSharding(device), [array], [device])
         placed.block_until_ready()
@@ -421,11 +426,11 @@ def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
 
 
 def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
-    """The array's values on the host; a read-only view where the memory is the host's."""
+    """Return the array's values on the host: a read-only view if the memory is the host's."""
     values, _ = need(array, "_single_device_array_to_np_array_did_copy")()
     return values
 
 
 def pointer(array: Any) -> int:
-    """Address of the array's first element in its device's memory."""
+    """Return the address of the array's first element in its device's memory."""
     return int(array.unsafe_buffer_pointer())

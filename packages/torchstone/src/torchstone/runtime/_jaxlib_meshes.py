@@ -1,6 +1,6 @@
-"""What Torchstone uses of jaxlib's and JAX's private API for meshes and for several processes.
+"""The parts of jaxlib's and JAX's private API that Torchstone uses for meshes and for several processes.
 
-All other of it is in :mod:`._jaxlib`.
+All other uses of the private API are in :mod:`._jaxlib`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._jaxlib import dict_items, need
 
 
 def all_devices(client: Any) -> list[Any]:
-    """The devices of all processes that share the client; without any but this one, its own."""
+    """Return the devices of all processes that share the client, or of this process if it is the only one."""
     return list(client.devices())
 
 
@@ -30,7 +30,7 @@ def is_local(device: Any) -> bool:
 
 
 def processes() -> tuple[int, int]:
-    """How many processes ``jax.distributed.initialize`` has joined, and the number of this one."""
+    """Return how many processes ``jax.distributed.initialize`` has joined, and the index of this one."""
     if not jax.distributed.is_initialized():
         return 1, 0
     state = need(importlib.import_module("jax._src.distributed"), "global_state")
@@ -57,8 +57,8 @@ def replicate_results(function: Any) -> None:
 def result_parts(
     executable: Any, shapes: Sequence[Sequence[int]], count: int
 ) -> list[list[tuple[slice, ...]]]:
-    """Which part of each result of a program for ``count`` devices each one has, in the mesh's order."""
-    if count == 1:  # XLA partitions nothing then, and names no shardings
+    """Return, for each result, the part that each of the ``count`` devices has, in the mesh's order."""
+    if count == 1:  # then XLA does not partition anything, and returns no shardings
         return [[tuple(slice(0, size) for size in shape)] for shape in shapes]
     found = need(executable, "get_output_shardings")()
     of = need(need(xla_client, "HloSharding"), "from_proto")
@@ -66,7 +66,7 @@ def result_parts(
 
 
 def _parts(sharding: Any, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
-    """The part of each device; where a dimension does not split evenly, its last parts are smaller."""
+    """Return the part of each device; if a dimension does not split evenly, its last parts are smaller."""
     whole = tuple(slice(0, size) for size in shape)
     if not sharding.is_tiled():
         return [whole] * count
@@ -90,7 +90,7 @@ def join_parts(
     spec: Sequence[Sequence[str]],
     devices: Sequence[Any],
 ) -> Any:
-    """The array over a mesh whose parts lie on the mesh's devices already."""
+    """Return an array over a mesh, made of ``parts`` that lie on the mesh's devices already."""
     grid = numpy.empty(len(devices), dtype=object)
     grid[:] = devices
     mesh = Mesh(grid.reshape(tuple(axes.values())), tuple(axes))

@@ -1,10 +1,10 @@
-"""The reference engine's child process: programs in, arrays out, until the pipe closes.
+"""The reference engine's child process: it runs the programs that it gets until the pipe closes.
 
-The StableHLO interpreter aborts its process on what it does not support, so
-each request runs in a fork of this process, which is why a crash costs no
-restart. Started by :mod:`.reference` with the file descriptors of two pipes. A
-request is the program, a list of array headers and the arrays' bytes; an answer
-is the same without the program, or the text of an error.
+The StableHLO interpreter aborts its process if a program has something that it does
+not support. So each request runs in a fork of this process, and after a crash this
+process need not be restarted. :mod:`.reference` starts it with the file descriptors of
+two pipes. A request is the program, a list of array headers and the arrays' bytes. An
+answer is the same without the program, or the text of an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Arrays = Sequence[numpy.ndarray[Any, Any]]
 
 
 class RemoteError(Exception):
-    """A request failed on the other side of the pipe."""
+    """Raised if a request failed on the other side of the pipe."""
 
 
 def send_arrays(pipe: Connection, arrays: Arrays) -> None:
@@ -33,7 +33,7 @@ def send_arrays(pipe: Connection, arrays: Arrays) -> None:
 
 
 def receive_arrays(pipe: Connection) -> list[numpy.ndarray[Any, Any]]:
-    """The inverse of :func:`send_arrays`; raises :class:`RemoteError` for the text of an error."""
+    """Read arrays that :func:`send_arrays` wrote; raise :class:`RemoteError` for the text of an error."""
     header = json.loads(pipe.recv_bytes())
     if isinstance(header, str):
         raise RemoteError(header)
@@ -41,7 +41,7 @@ def receive_arrays(pipe: Connection) -> list[numpy.ndarray[Any, Any]]:
 
 
 def serve(requests: Connection, answers: Connection) -> None:
-    """Answer until the other end closes."""
+    """Answer requests until the other end closes the pipe."""
     from . import _interpreter_programs  # loaded once, before the first fork
 
     while True:
@@ -53,7 +53,7 @@ def serve(requests: Connection, answers: Connection) -> None:
         fork = os.fork()
         if fork == 0:
             send_arrays(answers, _interpreter_programs.interpret(program, arrays))
-            os._exit(0)  # an exception ends the fork too, with a traceback
+            os._exit(0)  # an exception ends the fork as well, with a traceback
         status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
         if status:
             ending = signal.Signals(-status).name if status < 0 else f"exit code {status}"

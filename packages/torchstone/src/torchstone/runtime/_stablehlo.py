@@ -1,6 +1,6 @@
 """StableHLO programs as plain Python data, for engines that run one operation after another.
 
-Beside :mod:`._jaxlib` the only module of the runtime that imports MLIR; nothing of MLIR leaves it.
+This module imports MLIR, but nothing that it returns is an object of MLIR.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from . import _jaxlib
 class Operation:
     """One operation.
 
-    Attributes are fields: ``op.permutation`` is a list, ``op.comparison_direction`` is ``"LT"``. Those of
-    dimension numbers are the operation's own: ``op.lhs_batching_dimensions``. ``shape`` and ``dtype`` are
-    those of the first result.
+    Its attributes are fields: ``op.permutation`` is a list, ``op.comparison_direction`` is ``"LT"``. Fields
+    of dimension numbers are fields of the operation itself: ``op.lhs_batching_dimensions``. ``shape`` and
+    ``dtype`` are those of the first result.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Operation:
             raise AttributeError(f"stablehlo.{self.name} has no attribute {name!r} here") from None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute that may be left out."""
+        """Return an attribute, or ``default`` if the operation does not have it."""
         return self.attributes.get(name, default)
 
     @property
@@ -54,7 +54,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Step:
-    """An operation in its block: values are numbers, each of one value of the program."""
+    """An operation in its block; operands and results are numbers that identify values of the program."""
 
     operation: Operation
     operands: tuple[int, ...]
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """What runs one after another, from ``arguments`` to ``returned``."""
+    """A sequence of steps that computes the values ``returned`` from ``arguments``."""
 
     arguments: tuple[int, ...]
     steps: tuple[Step, ...]
@@ -75,7 +75,10 @@ _INLINE_CHLO = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 
 
 def read(bytecode: bytes) -> dict[str, Block]:
-    """The functions of a module by name; composites name theirs in ``decomposition``, calls in ``callee``."""
+    """Read the functions of a module, by name.
+
+    The attribute ``decomposition`` of a composite and ``callee`` of a call name the function that they run.
+    """
     with _jaxlib.make_context() as context:
         module = _jaxlib.parse(bytecode, context)
         stablehlo.register_stablehlo_passes()
@@ -116,7 +119,7 @@ class _Reader:
 
 
 def _defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the specification says of attributes of windows that a program leaves out."""
+    """Return the specification's default values of attributes of windows, which a program may leave out."""
     if name == "convolution":
         count, dilations = len(given["input_spatial_dimensions"]), ("lhs_dilation", "rhs_dilation")
     elif name == "reduce_window":
@@ -130,7 +133,7 @@ def _defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def _form(kind: Any) -> tuple[tuple[int, ...], numpy.dtype[Any]]:
     if isinstance(kind, ir.RankedTensorType):
         return tuple(kind.shape), _dtype(kind.element_type)
-    return (), numpy.dtype(object)  # tuples and tokens, for which no kernel is
+    return (), numpy.dtype(object)  # tuples and tokens, for which there is no kernel
 
 
 def _dtype(element: Any) -> numpy.dtype[Any]:
@@ -156,7 +159,11 @@ _PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 
 
 def _plain(attribute: Any) -> Any:
-    """Numbers, text, lists and arrays; a dictionary for dimension numbers; MLIR's text for the rest."""
+    """Convert an attribute to plain Python data.
+
+    The result is a number, text, a list or an array; dimension numbers become a dictionary, and any other
+    attribute MLIR's text of it.
+    """
     for kind, change in _PLAIN:
         if isinstance(attribute, kind):
             return change(attribute)
@@ -171,7 +178,10 @@ def _plain(attribute: Any) -> Any:
 
 
 def _constant(op: Any) -> NDArray[Any]:
-    """Its elements. Of dtypes that NumPy lacks, and of complex numbers, MLIR gives Python the text only."""
+    """Return the elements of a constant.
+
+    For complex numbers and dtypes that NumPy lacks, MLIR's Python API gives only the text, which is parsed.
+    """
     shape, dtype = _form(op.results[0].type)
     if dtype.kind != "c" and dtype.isbuiltin == 1:
         return numpy.array(op.attributes["value"], dtype)
@@ -185,7 +195,7 @@ def _constant(op: Any) -> NDArray[Any]:
 
 
 def _number(text: str, dtype: numpy.dtype[Any]) -> Any:
-    """A number as MLIR writes it: those that have no decimal form are their bits."""
+    """Parse a number as MLIR writes it: a number without a decimal form is written as its bits."""
     if text.startswith("0x"):
         return numpy.array(int(text, 16), f"u{dtype.itemsize}").view(dtype)
     return float(text)

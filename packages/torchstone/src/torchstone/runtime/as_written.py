@@ -1,13 +1,18 @@
-"""Floating-point arithmetic that XLA's CPU compiler must compute in the order in which it is written.
+"""Makes XLA's CPU compiler compute floating-point arithmetic in the order in which it is written.
 
-Its algebraic simplifier takes floats for numbers without a range. It divides by one number with the
-reciprocal, which is 0 for a large one; it joins the constants of two products or sums, and divides by a
-product in place of two divisions, each of which overflows or loses what the steps keep; and it takes the
-logarithm of a power for a multiple, which is a number where the power is negative. Optimization barriers
-keep it from that. It has run when XLA takes them away, before fusion, so they cost nothing at run time.
+XLA's algebraic simplifier treats floats as if their range had no limits:
 
-The simplifier's rules are in xla/hlo/transforms/simplifiers/algebraic_simplifier.cc. Quotients by a square
-root are left to it, because no square root has a reciprocal out of range.
+* it turns a division by one number into a product with its reciprocal, which is 0 for a large number;
+* it merges the constants of two products or two sums, and replaces two divisions by one division by a
+  product. Each of these may overflow, or lose digits that the separate steps keep;
+* it replaces the logarithm of a power by a multiple of a logarithm, which is a number where the power is
+  negative and its logarithm NaN.
+
+Optimization barriers prevent this. XLA removes them after the simplifier has run and before fusion, so they
+cost nothing at run time.
+
+The simplifier's rules are in xla/hlo/transforms/simplifiers/algebraic_simplifier.cc. Divisions by a square
+root get no barrier, because the reciprocal of a square root is never out of range.
 """
 
 from __future__ import annotations
@@ -24,17 +29,17 @@ _LAYOUTS = frozenset(
     f"stablehlo.{name}"
     for name in ("broadcast_in_dim", "dynamic_broadcast_in_dim", "dynamic_reshape", "reshape", "transpose")
 )
-"""Operations that the simplifier moves out of its way."""
+"""Operations that the simplifier can look through, because they only move elements."""
 _REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"})
 _ROOTS = frozenset({"stablehlo.rsqrt", "stablehlo.sqrt"})
 _SCALINGS = frozenset({"stablehlo.divide", "stablehlo.multiply"})
 _SUMS = frozenset({"stablehlo.add", "stablehlo.subtract"})
 _FARTHEST = 126
-"""The exponent from which on a power of two, or its reciprocal, may be subnormal in float32."""
+"""From this exponent on, a power of two or its reciprocal may be subnormal in float32."""
 
 
 def keep_arithmetic(module: Any) -> None:
-    """Put barriers between the operations of a parsed module that the simplifier would make one of."""
+    """Put barriers between operations of a parsed module that the simplifier would merge or replace."""
     kept: dict[Any, Any] = {}
     for op in _jaxlib.operations(module, *_KEPT):
         if _is_float(op.operands[0]):
@@ -46,7 +51,7 @@ def keep_arithmetic(module: Any) -> None:
 
 
 def _barrier(value: Any) -> Any:
-    """``value`` behind a barrier, which stands where the value is made: all who read it can read this."""
+    """Return ``value`` behind a barrier, placed right after ``value`` so that all its readers can use it."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         place = ir.InsertionPoint.at_block_begin(owner)
@@ -65,14 +70,14 @@ def _is_float(value: Any) -> bool:
 
 
 def _source(value: Any) -> Any:
-    """The value of which ``value`` has the elements in another layout."""
+    """Return the value that has the elements of ``value`` before any operations of ``_LAYOUTS``."""
     while not isinstance(value.owner, ir.Block) and value.owner.name in _LAYOUTS:
         value = value.owner.operands[0]
     return value
 
 
 def _made_by(value: Any) -> Any:
-    """The operation that computes the elements of ``value``; None for an argument."""
+    """Return the operation that computes the elements of ``value``; None for an argument."""
     owner = _source(value).owner
     return None if isinstance(owner, ir.Block) else owner
 
@@ -87,7 +92,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _is_repeated(value: Any) -> bool:
-    """Whether ``value`` is broadcast, or an argument, which may be where its function is called."""
+    """Whether ``value`` is a broadcast, or an argument: the caller may pass a broadcast."""
     while not isinstance(value.owner, ir.Block):
         if value.owner.name in _REPEATS:
             return True
@@ -98,7 +103,7 @@ def _is_repeated(value: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """The real number that all elements of ``value`` are, if it is a constant."""
+    """Return the real number that all elements of ``value`` equal, if it is such a constant; else None."""
     if not _is_constant(value) or not isinstance(ir.ShapedType(value.type).element_type, ir.FloatType):
         return None
     elements = _made_by(value).attributes["value"]
@@ -108,7 +113,7 @@ def _number(value: Any) -> float | None:
 
 
 def _power_of_two(value: Any) -> float | None:
-    """The number that ``value`` is, if that and its reciprocal are normal powers of two."""
+    """Return the constant that ``value`` is, if it and its reciprocal are normal powers of two; else None."""
     number = _number(value)
     if number is None:
         return None
@@ -117,7 +122,10 @@ def _power_of_two(value: Any) -> float | None:
 
 
 def _factor(value: Any) -> Any:
-    """What a product with a constant, or a quotient by a power of two, is a multiple of; else None."""
+    """Return the operation that makes ``value`` if it multiplies by a constant, or divides by a power of two.
+
+    Returns None for any other value.
+    """
     owner = _made_by(value)
     if owner is None or owner.name not in _SCALINGS:
         return None
@@ -132,7 +140,7 @@ def _adds_constant(value: Any) -> bool:
 
 
 def _exact_factor(value: Any) -> float | None:
-    """The power of two of which ``value`` is a multiple; None if there is none."""
+    """Return the power of two that ``value`` is explicitly multiplied by; None if there is none."""
     owner = _factor(value)
     if owner is None:
         return None
@@ -194,4 +202,4 @@ _KEPT: dict[str, Callable[[Any], Iterator[int]]] = {
     "stablehlo.sqrt": _root,
     "stablehlo.subtract": _sum,
 }
-"""By operation: the positions of the operands that the simplifier must not look through."""
+"""Maps each operation to a function that yields the positions of the operands that need a barrier."""

@@ -1,7 +1,7 @@
 """Buffers: arrays that an engine's executables take and return.
 
-What lives here: the :class:`Buffer`, its :class:`BufferSpec` and :class:`Device`, checks of
-arguments, and the copy of host memory to a device. :mod:`.imports` says when there is a copy.
+This module has the :class:`Buffer`, its :class:`BufferSpec` and :class:`Device`, checks of
+arguments, and the copy of host memory to a device. :mod:`.imports` decides when to copy.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from . import _jaxlib
 from .counters import counters
 
 ALIGNMENT = 64
-"""Bytes; PJRT copies host memory that is aligned to less."""
+"""The alignment in bytes that host memory needs so that PJRT uses it without a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """Shape and dtype of one argument or result, with the name used in errors."""
+    """The shape and dtype of one argument or result, and the name that errors use for it."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -34,7 +34,7 @@ class BufferSpec:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     def label(self, position: int) -> str:
-        """How errors call the argument at ``position``."""
+        """Return how errors refer to the argument at ``position``."""
         return f"argument {position}" + (f" ({self.name})" if self.name else "")
 
 
@@ -55,8 +55,8 @@ class Device:
 class Buffer:
     """An array in the memory of one device, owned by XLA or imported.
 
-    ``aliased`` is True where the memory belongs to an array outside of XLA that
-    was imported without a copy. Use after donation raises :class:`BufferDeleted`.
+    ``aliased`` is True if the memory belongs to an array outside of XLA that
+    was imported without a copy. Using a buffer after its donation raises :class:`BufferDeleted`.
     """
 
     __slots__ = ("aliased", "array", "device", "dtype", "shape")
@@ -79,7 +79,7 @@ class Buffer:
         return bool(self.array.is_deleted())
 
     def to_numpy(self) -> numpy.ndarray[Any, Any]:
-        """The values in a NumPy array: a read-only view on the CPU, a counted copy elsewhere."""
+        """Return the values as a NumPy array: a read-only view on the CPU, a counted copy elsewhere."""
         self._check_alive()
         if not self.device.shares_host_memory:
             counters.copied("out", "device to host", self.array.nbytes)
@@ -89,7 +89,7 @@ class Buffer:
         return numpy.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **_: Any) -> Any:
-        """A DLPack capsule of the same memory, kept alive by its consumer."""
+        """Return a DLPack capsule of the same memory; the capsule's consumer keeps the memory alive."""
         self._check_alive()
         if self.dtype in dtypes.SUB_BYTE:
             raise UnsupportedDtype(f"DLPack has no {self.dtype}", hint="use to_numpy()")
@@ -113,7 +113,7 @@ def check_count(found: int, expected: int) -> None:
 
 
 def check_buffer(buffer: Buffer, spec: BufferSpec, position: int) -> None:
-    """Raise :class:`InputMismatch` where ``buffer`` is not what ``spec`` asks for."""
+    """Raise :class:`InputMismatch` if ``buffer`` does not have the shape and dtype of ``spec``."""
     if buffer.dtype == spec.dtype and buffer.shape == spec.shape:
         return
     found = BufferSpec(buffer.shape, buffer.dtype)
@@ -124,18 +124,18 @@ def check_buffer(buffer: Buffer, spec: BufferSpec, position: int) -> None:
 
 
 def copy_to_device(device: Device, array: numpy.ndarray[Any, Any], reason: str) -> Buffer:
-    """A copy of ``array`` on ``device``, counted; ``reason`` is why host memory was not shared."""
+    """Copy ``array`` to ``device`` and count the copy; ``reason`` says why host memory was not shared."""
     dtype = dtypes.from_numpy(array.dtype)
     if array.size:
         counters.copied("in", reason if device.shares_host_memory else "host to device", array.nbytes)
-    # The transfer may alias its source, so it gets a private one; on the host that becomes the buffer.
+    # The transfer may alias its source, so give it a private copy. On the host, this copy becomes the buffer.
     source = _aligned(array.shape, dtype)
     source[...] = array
     return Buffer(_jaxlib.put(source, device.handle), array.shape, dtype, device, aliased=False)
 
 
 def _aligned(shape: tuple[int, ...], dtype: DType) -> numpy.ndarray[Any, Any]:
-    """New memory that PJRT takes without a copy."""
+    """Return new memory, aligned so that PJRT takes it without a copy."""
     size = math.prod(shape) * dtype.itemsize
     room = numpy.empty(size + ALIGNMENT, numpy.uint8)
     first = -room.ctypes.data % ALIGNMENT

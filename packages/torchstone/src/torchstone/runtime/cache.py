@@ -1,10 +1,10 @@
-"""The compilation cache: loaded programs in memory, their images on disk.
+"""The compilation cache: loaded programs in memory, and their images on disk.
 
-Reading an image can run code, so the directory is used only if it belongs to
+Reading an image can run code. So the directory is used only if it belongs to
 this user and nobody else can write to it, and every file is opened through
-that directory's own descriptor, never through a symbolic link. A directory
-that cannot be used, or a disk that is full, is one :class:`CacheWarning` and
-the work goes on; a damaged file is recompiled.
+that directory's own descriptor, never through a symbolic link. If a directory
+cannot be used, or a disk is full, there is one :class:`CacheWarning` and work
+continues without the cache. If a file is damaged, its program is compiled again.
 
 Not here: what goes into a key (see :mod:`.pjrt`) and what an image contains.
 """
@@ -32,13 +32,13 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _SUFFIX = ".xla"
 _TEMPORARY = ".tmp"
 _WRITERS = 8
-"""Processes that may write at the same time without exceeding the bound together."""
+"""How many processes may write at the same time and together stay within the size limit."""
 _SLACK = 16
-"""A full directory is cleared of this fraction of its bound, so that the next writes need not look at it."""
+"""A full directory is cleared to one ``_SLACK``-th below its limit, so that the next writes need no scan."""
 
 
 def digest(parts: Iterable[bytes]) -> str:
-    """A SHA-256 over the parts and their lengths, in hexadecimal."""
+    """Return a SHA-256 over the parts and their lengths, in hexadecimal."""
     state = hashlib.sha256()
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))
@@ -47,16 +47,17 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 class MemoryCache(Generic[Value]):
-    """The most recently used values; a missing one is made once, by one thread."""
+    """A cache of the most recently used values; only one thread makes a missing value."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: OrderedDict[str, Future[Value]] = OrderedDict()
 
     def get(self, key: str, make: Callable[[], Value], limit: int) -> tuple[Value, bool]:
-        """The value of ``key`` and whether it was there; ``make``'s exception reaches every waiting thread.
+        """Return the value of ``key``, made by ``make`` if it is missing, and whether it was there already.
 
-        At most ``limit`` values are kept.
+        If ``make`` raises, every thread that waits for the value gets the exception. At most ``limit`` values
+        are kept.
         """
         with self._lock:
             future = self._values.get(key)
@@ -84,12 +85,13 @@ class MemoryCache(Generic[Value]):
 
 
 class DiskCache:
-    """Files ``<key>.xla`` in one directory, bounded by their total size.
+    """A cache of files ``<key>.xla`` in one directory, with a limit on their total size.
 
     Each file is a magic line, the SHA-256 of what follows, the key, and the
-    payload. Hits refresh the file's time; the oldest files go first. The files
-    are looked at when what this process wrote since may have reached the bound,
-    not at each write: there may be tens of thousands.
+    payload. A hit refreshes the file's time, and the oldest files are dropped
+    first. The directory may have tens of thousands of files, so it is not scanned
+    at each write, but only when the writes of this process since the last scan
+    may have reached the limit.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -99,7 +101,7 @@ class DiskCache:
         self._room = 0
 
     def read(self, key: str) -> bytes | None:
-        """The payload stored under ``key``, or None; damaged files are removed with a warning."""
+        """Return the payload stored under ``key``, or None; damaged files are removed with a warning."""
         try:
             with self._open_directory(create=False) as folder:
                 if folder is None:
@@ -111,7 +113,7 @@ class DiskCache:
                 if payload is None:
                     self.discard(key)
                     return None
-                with suppress(OSError):  # a file system that can only be read
+                with suppress(OSError):  # the file system may be read-only
                     os.utime(key + _SUFFIX, dir_fd=folder, follow_symlinks=False)
                 return payload
         except OSError as error:
@@ -119,7 +121,10 @@ class DiskCache:
             return None
 
     def write(self, key: str, payload: bytes, max_bytes: int) -> bool:
-        """Store ``payload`` in one step; where all files exceed ``max_bytes``, the oldest are dropped."""
+        """Store ``payload`` atomically; return whether it was stored.
+
+        If the files together exceed ``max_bytes``, the oldest are dropped.
+        """
         body = key.encode() + payload
         content = _MAGIC + hashlib.sha256(body).digest() + body
         if len(content) > max_bytes:
@@ -138,7 +143,7 @@ class DiskCache:
             return False
 
     def discard(self, key: str) -> None:
-        """Remove a damaged file and say so; the program is compiled again."""
+        """Remove a damaged file with a warning; its program is compiled again."""
         warnings.warn(
             f"the cached program {key[:12]}… in {self.directory} is damaged; it is compiled again",
             CacheWarning,
@@ -152,7 +157,7 @@ class DiskCache:
             self._warn(f"cannot remove a damaged file: {error.strerror or error}")
 
     def problem(self) -> str | None:
-        """Why the directory would not be used now, or None; one that is not there yet can be made."""
+        """Return why the directory would not be used now, or None if it would be, or could be created."""
         try:
             status = os.stat(self.directory, follow_symlinks=False)
         except FileNotFoundError:
@@ -166,13 +171,13 @@ class DiskCache:
         return _refusal(status) or (None if writable else "you cannot write to it")
 
     def usage(self) -> tuple[int, int]:
-        """Number of stored programs and their bytes."""
+        """Return the number of stored programs and their total bytes."""
         sizes = [file.stat().st_size for file in self.directory.glob(f"*{_SUFFIX}")]
         return len(sizes), sum(sizes)
 
     @contextmanager
     def _open_directory(self, *, create: bool) -> Iterator[int | None]:
-        """A descriptor of the directory, or None (with a warning) where it is not safe to use."""
+        """Yield a descriptor of the directory; None if it is missing or (with a warning) not safe to use."""
         if create:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -201,7 +206,7 @@ class DiskCache:
 
 
 def _refusal(status: os.stat_result) -> str | None:
-    """Why a directory with this status must not be trusted, or None."""
+    """Return why a directory or file with this status must not be trusted, or None."""
     if status.st_uid != os.getuid():
         return f"it belongs to user {status.st_uid}, not to you"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -210,7 +215,7 @@ def _refusal(status: os.stat_result) -> str | None:
 
 
 def _payload(content: bytes, key: str) -> bytes | None:
-    """The payload of a file's content, or None where it is damaged or another program's."""
+    """Return the payload in a file's content, or None if it is damaged or belongs to another key."""
     start = len(_MAGIC) + _DIGEST_BYTES
     body = content[start:]
     intact = content.startswith(_MAGIC) and hashlib.sha256(body).digest() == content[len(_MAGIC) : start]
@@ -219,7 +224,7 @@ def _payload(content: bytes, key: str) -> bytes | None:
 
 def _read_file(folder: int, name: str) -> bytes | None:
     try:
-        # Without O_NONBLOCK, a pipe under this name would keep us waiting for a writer.
+        # Without O_NONBLOCK, opening a named pipe would block until there is a writer.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         return None
@@ -231,7 +236,7 @@ def _read_file(folder: int, name: str) -> bytes | None:
 
 
 def _write_file(folder: int, name: str, content: bytes) -> None:
-    """Write ``name`` whole or not at all."""
+    """Write the file ``name`` completely or not at all."""
     temporary = f"{name}.{os.getpid()}.{threading.get_ident()}{_TEMPORARY}"
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     try:
@@ -244,7 +249,7 @@ def _write_file(folder: int, name: str, content: bytes) -> None:
 
 
 def _evict(folder: int, max_bytes: int) -> int:
-    """Drop the oldest files where all exceed ``max_bytes``; how many bytes are left."""
+    """Drop the oldest files if all together exceed ``max_bytes``; return how many bytes are left."""
     with os.scandir(folder) as entries:
         found = [entry for entry in entries if entry.name.endswith((_SUFFIX, _TEMPORARY))]
         files = [

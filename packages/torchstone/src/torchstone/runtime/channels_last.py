@@ -1,12 +1,12 @@
 """Layout assignment for XLA's CPU compiler: values between convolutions lie in memory with channels last.
 
-XLA's CPU convolutions take ``(n, *spatial, c)`` and transpose everything else in and out, each
-convolution by itself. Here a module's convolutions are written that way, and the transposes are
-moved: a value that comes from a convolution has a form with channels last, and what reads it
-(elementwise operations, reductions, padding, slices, windows, joins) is written in terms of that form.
-Transposes are left where a value enters or leaves such a region.
+XLA's CPU convolutions take ``(n, *spatial, c)``. Inputs and results in any other layout are transposed,
+for each convolution separately. Here a module's convolutions are rewritten to that layout, and the
+transposes are moved. A value that comes from a convolution gets a second form with channels last, and the
+operations that read it (elementwise operations, reductions, padding, slices, windows, concatenations) are
+rewritten to read that form. Transposes remain only where a value enters or leaves such a region.
 
-Values keep every bit but those that another order of summation changes.
+Values keep all their bits, except where the order of a summation changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ELEMENTWISE = frozenset(
 
 
 def assign(module: Any) -> None:
-    """Put the convolutions of a parsed module, and what surrounds them, in channels-last order."""
+    """Rewrite the convolutions of a parsed module, and the operations around them, to channels last."""
     _composites.inline_composites(module)
     _composites.restore_chlo(module)
     _composites.fold_reshapes(module)
@@ -44,15 +44,15 @@ def assign(module: Any) -> None:
 
 
 def last(rank: int) -> list[int]:
-    """The permutation that moves the channels, axis 1, to the end."""
+    """Return the permutation that moves the channels, axis 1, to the end."""
     return [0, *range(2, rank), 1]
 
 
 class _Assignment:
     """One walk over a block.
 
-    ``forms`` maps a value to the same value with channels last, ``free`` a value to the
-    operation that makes it, which could as well make it with channels last.
+    ``forms`` maps a value to the same value with channels last. ``free`` maps a value to the
+    operation that makes it, if that operation could make it with channels last at no cost.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class _Assignment:
             if rule is None:
                 continue
             with ir.InsertionPoint(op), op.location:
-                rule(op)  # what it replaces is erased below: until then no other value has its address
+                rule(op)  # replaced operations are erased below, so that no new value gets their address
         for op in reversed(list(block.operations)):
             unused = all(not list(result.uses) for result in op.operation.results)
             if unused and op.operation.results and op.operation.name.startswith("stablehlo."):
@@ -94,7 +94,7 @@ class _Assignment:
     # Forms of values ------------------------------------------------------------------
 
     def arranged(self, value: Any, order: Sequence[int]) -> Any:
-        """``value`` with its axes in ``order``, from its form with channels last where there is one."""
+        """Return ``value`` with its axes in ``order``, made from its form with channels last if it exists."""
         form = self.forms.get(value)
         if form is not None:
             place = last(len(order))
@@ -102,7 +102,7 @@ class _Assignment:
         return _transposed(value, order)
 
     def form(self, value: Any) -> Any:
-        """``value`` with channels last; written so at once where that costs nothing, else transposed."""
+        """Return ``value`` with channels last: made that way if that costs nothing, else transposed."""
         if value not in self.forms:
             op = self.free.get(value)
             if op is None:
@@ -120,7 +120,7 @@ class _Assignment:
         return self.forms[op.operation.results[0]]
 
     def _leaf(self, op: Any) -> Any:
-        """A constant of one number, a count or a broadcast of few numbers, with channels last; else None."""
+        """Return a splat constant, an iota or a broadcast made directly with channels last; else None."""
         type_ = _moved_type(op.operation.results[0].type)
         place = last(ir.RankedTensorType(type_).rank)
         match op.operation.name:
@@ -136,7 +136,7 @@ class _Assignment:
         return None
 
     def _is_free(self, op: Any) -> bool:
-        """Whether the result, of three axes or more, takes no more work with channels last."""
+        """Whether the result has at least three axes and takes no more work with channels last."""
         name = op.operation.name
         if len(op.operation.results) != 1 or _rank(op.operation.results[0]) < 3:
             return False
@@ -154,7 +154,7 @@ class _Assignment:
         return any(value in self.forms for value in values)
 
     def finish(self, op: Any, results: Sequence[Any]) -> bool:
-        """``results`` with channels last take the place of the operation's; always True."""
+        """Replace the operation's results by ``results``, which have channels last; return True."""
         for old, new in zip(op.operation.results, results, strict=True):
             place = last(_rank(old))
             restored = _transposed(new, [place.index(axis) for axis in range(len(place))])
@@ -162,7 +162,7 @@ class _Assignment:
             old.replace_all_uses_with(restored)
         return True
 
-    # Rules: each says whether it replaced its operation ---------------------------------
+    # Rules: each returns whether it replaced its operation ------------------------------
 
     def _convolution(self, op: Any) -> bool:
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
@@ -208,7 +208,7 @@ class _Assignment:
             return True
         place = last(len(order))
         if len(order) == 4 and order == [place.index(axis) for axis in range(4)]:
-            self.forms[op.operation.results[0]] = source  # an argument that lies with channels last
+            self.forms[op.operation.results[0]] = source  # the source has channels last already
         return False
 
     def _elementwise(self, op: Any) -> bool:
@@ -292,7 +292,7 @@ class _Assignment:
         return self.finish(op, _again(op, [*map(self.form, values)], {"dimension": number}, types))
 
     def _broadcast(self, op: Any) -> bool:
-        """Of a value with a form, where batch and channels stay where they are."""
+        """Rewrite the broadcast of a value that has a form, if batch and channels stay axes 0 and 1."""
         source, result = op.operands[0], op.operation.results[0]
         dims = list(op.attributes["broadcast_dimensions"])
         if source not in self.forms or dims[:2] != [0, 1] or dims != sorted(dims):
@@ -303,7 +303,7 @@ class _Assignment:
         return self.finish(op, made)
 
     def _reshape(self, op: Any) -> bool:
-        """Of a value with a form, where batch and channels keep their sizes."""
+        """Rewrite the reshape of a value that has a form, if batch and channels keep their sizes."""
         source, result = op.operands[0], op.operation.results[0]
         before, after = _shape(source), _shape(result)
         if source not in self.forms or len(after) < 3 or before[:2] != after[:2]:
@@ -312,9 +312,9 @@ class _Assignment:
 
 
 def _is_pointwise(op: Any, kernel: Sequence[int]) -> bool:
-    """Whether each element of the result comes from the channels of one element of the signal.
+    """Whether a convolution computes each position of its result from the channels of one input position.
 
-    ``kernel`` is the kernel's size on each spatial axis.
+    ``kernel`` has the kernel's size along each spatial axis.
     """
     given = op.attributes
     groups = [ir.IntegerAttr(given[f"{kind}_group_count"]).value for kind in ("feature", "batch")]
@@ -323,10 +323,11 @@ def _is_pointwise(op: Any, kernel: Sequence[int]) -> bool:
 
 
 def _product(op: Any, x: Any, features: Sequence[int], type_: Any) -> Any:
-    """A pointwise convolution of ``x``, with channels last, as a product with the kernel as it lies.
+    """Compute a pointwise convolution of ``x``, which has channels last, as a matrix product with the kernel.
 
-    ``features`` are the kernel's axes of the input's and of the output's channels. XLA's CPU compiler
-    transposes the kernel of a convolution in every call. That of a product it does not.
+    ``features`` are the kernel's axes for the input's and for the output's channels. The product reads the
+    kernel in the layout that it has: XLA's CPU compiler transposes the kernel of a convolution in every call,
+    but not that of a product.
     """
     shape, strides = _shape(x), list(op.attributes.get("window_strides", [1]))
     if set(strides) != {1}:
@@ -341,14 +342,17 @@ def _product(op: Any, x: Any, features: Sequence[int], type_: Any) -> Any:
 
 
 def _kept_last(kept: Sequence[int]) -> list[int]:
-    """The axes that a reduction keeps, as channels-last order has them: batch, spatial, channels."""
+    """Return the axes that a reduction keeps in channels-last order: batch, spatial axes, channels.
+
+    The result is empty if the reduction does not keep both batch and channels.
+    """
     return [0, *sorted(axis for axis in kept if axis > 1), 1] if {0, 1} <= set(kept) else []
 
 
 def _again(
     op: Any, operands: Sequence[Any], attributes: Mapping[str, Any], types: Sequence[Any]
 ) -> list[Any]:
-    """A copy of the operation with other operands, attributes and result types."""
+    """Copy an operation with other operands, attributes and result types; return the copy's results."""
     made = op.operation.clone()
     for position, operand in enumerate(operands):
         made.operands[position] = operand

@@ -1,6 +1,6 @@
-"""What the runtime counts: copies it had to make, compilations, cache hits.
+"""Counters of the runtime: copies that it had to make, compilations and cache hits.
 
-Not here: timing, and the decision to copy (see :mod:`.buffers`).
+Not here: timing, and the decision to copy (see :mod:`.imports`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Direction = Literal["in", "out"]
 
 @dataclass(frozen=True)
 class Copies:
-    """How many tensors were copied for one reason, and their bytes."""
+    """How many tensors were copied for one reason, and their total bytes."""
 
     count: int = 0
     bytes: int = 0
@@ -43,7 +43,7 @@ class Stats:
 
 
 class Counters:
-    """Thread-safe counters; :data:`counters` is the process's own."""
+    """Thread-safe counters; :data:`counters` are those of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
-"""What programs are compiled with on XLA's CPU: options, and how modules are rewritten for it.
+"""The XLA options that programs are compiled with on XLA's CPU, and the rewrites of modules for it.
 
-Portable artifacts are not touched: this is part of a compilation by the PJRT engine.
+Both are part of a compilation by the PJRT engine. Portable artifacts are not changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import (
 from .engine import XlaValue
 
 VERSION = 10
-"""Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
+"""Part of the compilation cache's keys: increase it whenever the result of :func:`rewrite` changes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
     # YNN, XLA's library of kernels, is faster for matrix products and reductions, and slower for most
@@ -35,22 +35,22 @@ OPTIONS: Mapping[str, XlaValue] = {
 """XLA options of every program on the embedded CPU, unless overridden.
 
 XLA's own defaults keep the semantics strict: no fast math, NaN propagates, and
-bfloat16 and float16 are rounded after each operation. But it contracts a
-multiplication and an addition, and flushes subnormal results to zero. What it
-would make of constants and quotients is prevented (:mod:`.as_written`).
+bfloat16 and float16 are rounded after each operation. But XLA fuses a
+multiplication and an addition to one operation, and flushes subnormal results to
+zero. It would also rewrite constants and quotients; :mod:`.as_written` prevents that.
 """
 SAVING_OPTIONS: Mapping[str, XlaValue] = {
     "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
     "xla_cpu_enable_concurrency_optimized_scheduler": False,  # its name in earlier versions
 }
-"""Further ones where the setting ``save_memory`` or the compilation's options ask for them.
+"""Additional options if the setting ``save_memory`` or the compilation's options ask for them.
 
-XLA's own order of operations lets many run at once, and keeps all of their values.
+By default XLA orders operations so that many can run at once, which keeps all of their values in memory.
 """
 
 
 def rewrite(module: Any) -> None:
-    """Change a parsed module to the same program as XLA's CPU compiler makes the most of it."""
+    """Rewrite a parsed module to an equivalent one that XLA's CPU compiler compiles correctly and faster."""
     with _jaxlib.ir.Location.unknown():
         workarounds.for_xla_cpu(module)
         folded_transposes.fold(module)

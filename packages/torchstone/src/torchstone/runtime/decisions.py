@@ -1,8 +1,8 @@
-"""Choices between ways to compute the same, made once by measurement and remembered on disk.
+"""Choices between several ways to compute the same thing, made once by measurement and stored on disk.
 
-A question names what is computed and its sizes. Its answer holds for one machine and one set of
-versions, which are part of the key under which the compilation cache keeps it. A candidate that raises,
-or whose results differ from those of the default, is dropped and never asked again. Not here: what the
+A question names what is computed and its sizes. Its answer is valid for one machine and one set of
+versions, so these are part of the key under which the compilation cache stores it. A candidate that
+raises, or whose results differ from the default's, is dropped and not tried again. Not here: what the
 candidates are.
 """
 
@@ -21,26 +21,31 @@ from .cache import DiskCache, MemoryCache, digest
 
 Run = Callable[[], Sequence[Any]]
 Candidate = Callable[[], Run]
-"""Prepares what is to be measured: a function that computes once and returns its results."""
+"""Prepares a measurement: returns a function that computes once and returns the results."""
 
 _VERSION = 3
-"""Part of the keys: raise it with every change of how candidates are measured."""
+"""Part of the keys: increase it whenever the way in which candidates are measured changes."""
 _ROUNDS, _LEAST_ROUNDS = 6, 3
+"""The maximum number of rounds, and the minimum; in each round every candidate runs a block of calls."""
 _BLOCK_S, _CALLS = 5e-3, 64
-"""How long a block of calls takes, in seconds, and the most calls in one."""
+"""How long a block of calls takes, in seconds, and the maximum number of calls in it."""
 _CLEAR = 1.2
-"""Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds tell it."""
+"""If one candidate is this many times as fast as the others, :data:`_LEAST_ROUNDS` rounds are enough."""
 _SETTLING, _LEAST_CALLS, _TURN_S = 2, 2, 50e-3
-"""The first calls of a turn, which are not measured, the least that are, and the seconds of a turn."""
+"""For one turn: the first calls, which are not measured; the minimum of measured calls; their seconds."""
 _SLOWER = (2.0, 1.2, 1.05, 1.05, 0.0)
-"""A candidate that is so many times as slow as the fastest after 1, 2, … turns gets no more of them."""
+"""After 1, 2, … turns, a candidate is left out if it is more than this many times as slow as the fastest."""
 _KEPT = 4096
-"""Answers kept in memory."""
+"""How many answers are kept in memory."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The candidate that was ``chosen``; ``seconds`` of one call of each, and why others were ``dropped``."""
+    """The candidate that was ``chosen``.
+
+    ``seconds`` has the time of one call of each measured candidate, and ``dropped`` the reason why each other
+    candidate was dropped.
+    """
 
     chosen: str
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -48,7 +53,7 @@ class Decision:
 
 
 class Decisions:
-    """The answers of one engine. ``disk`` gives the cache to keep them in now, or None."""
+    """The answers of one engine. ``disk`` returns the cache that they are stored in now, or None."""
 
     def __init__(
         self, machine: Mapping[str, Any], disk: Callable[[], DiskCache | None], max_bytes: Callable[[], int]
@@ -66,12 +71,12 @@ class Decisions:
         budget_s: float,
         gain: float = 1.0,
     ) -> Decision:
-        """The fastest of the ``candidates``; the first one is the default, which the others must beat.
+        """Choose the fastest of the ``candidates``; the first one is the default, which the others must beat.
 
-        Another one is chosen if it is more than ``gain`` times as fast, saves more than ``handover_s``, and
-        its results ``agree`` with the default's. Measuring ends after ``budget_s`` seconds. Where no
-        candidate was measured by then, or other processes keep the machine busy, the next process measures
-        again.
+        Another one is chosen if it is more than ``gain`` times as fast, saves more than ``handover_s``
+        seconds, and its results ``agree`` with the default's. Measuring ends after ``budget_s`` seconds. The
+        answer is not stored on disk if no candidate was measured by then, or if other processes keep the
+        machine busy. Then the next process measures again.
         """
         key = self._key(question)
 
@@ -94,9 +99,9 @@ class Decisions:
         gain: float = 1.0,
         allowed: Mapping[str, float] | None = None,
     ) -> Turns:
-        """As :meth:`best`, for work that is done once: the ``candidates`` take turns with it.
+        """Like :meth:`best`, for work that must not be repeated: the ``candidates`` take turns in doing it.
 
-        Those in ``allowed`` are preferred to the default, and may be so many times as slow.
+        Candidates in ``allowed`` are preferred to the default, and may be that many times as slow.
         """
         key = self._key(question)
         turns = Turns(candidates, handover_s, gain, lambda found: self._keep(key, found), allowed or {})
@@ -108,7 +113,7 @@ class Decisions:
         return digest([b"decision", json.dumps(asked, sort_keys=True).encode()])
 
     def _kept(self, key: str, candidates: Container[str]) -> Decision | None:
-        """The answer on disk, if it is one of the ``candidates``."""
+        """Return the answer on disk, if it chose one of the ``candidates``; else None."""
         disk = self._disk()
         payload = None if disk is None else disk.read(key)
         found = None if payload is None else Decision(**json.loads(payload))
@@ -121,10 +126,10 @@ class Decisions:
 
 
 class Turns:
-    """Candidates that take turns with work that is done once, in blocks of calls, until one is chosen.
+    """Candidates that take turns in doing work that must not be repeated, until one is chosen.
 
-    Let :attr:`next` do the work, then say by :meth:`took` how long it took. The first candidate is the
-    default. Safe for one thread at a time.
+    A turn is a block of calls. For each call, let the candidate :attr:`next` do the work, then report with
+    :meth:`took` how long it took. The first candidate is the default. Only one thread may use this at a time.
     """
 
     def __init__(
@@ -136,7 +141,7 @@ class Turns:
         allowed: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.decision: Decision | None = None
-        """None until one is chosen."""
+        """None until a candidate is chosen."""
         self._candidates = list(candidates)
         self._default = candidates[0]
         self._handover_s, self._gain, self._keep, self._allowed = handover_s, gain, keep, allowed
@@ -147,11 +152,11 @@ class Turns:
 
     @property
     def next(self) -> str:
-        """The candidate whose turn it is; the one that was chosen, once one is."""
+        """The candidate whose turn it is, or the chosen one once there is one."""
         return self._candidates[self._place] if self.decision is None else self.decision.chosen
 
     def took(self, seconds: float) -> None:
-        """The work took :attr:`next` so many ``seconds``."""
+        """Report that the work took :attr:`next` this many ``seconds``."""
         if self.decision is not None:
             return
         self._block.append(seconds)
@@ -166,7 +171,7 @@ class Turns:
             self._close()
 
     def drop(self, why: str) -> None:
-        """Ask :attr:`next`, which is not the default, no more."""
+        """Drop :attr:`next`, which must not be the default; ``why`` is the reason."""
         self._dropped[self.next] = why
         self._seconds.pop(self.next, None)
         self._candidates.remove(self.next)
@@ -176,7 +181,7 @@ class Turns:
             self._decide()
 
     def _close(self) -> None:
-        """Leave out who has lost by the end of a round."""
+        """End a round: leave out the candidates that are too slow, and decide if only one is left."""
         fastest, slower = min(self._seconds.values()), _SLOWER[self._rounds]
         self._rounds += 1
         self._candidates = [one for one in self._candidates if self._seconds[one] <= slower * fastest]
@@ -190,7 +195,7 @@ class Turns:
 
 
 def _is_busy() -> bool:
-    """Whether more processes want to run than there are processors: then times say little."""
+    """Whether more processes want to run than there are processors, which makes measured times unreliable."""
     return os.getloadavg()[0] > (os.cpu_count() or 1) + 1
 
 
@@ -201,7 +206,11 @@ def _chosen(
     gain: float,
     allowed: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
-    """The fastest, if it is so much faster than the default, or not slower than it is ``allowed`` to be."""
+    """Return the fastest candidate.
+
+    Before the comparison, times of candidates other than the default grow by ``gain`` or ``handover_s``,
+    whichever is more. Those of candidates in ``allowed`` are divided by the factor there instead.
+    """
 
     def judged(name: str) -> float:
         if name in allowed:
@@ -241,7 +250,7 @@ def _measured(
             return Decision(default, dropped=dropped)
     seconds = dict.fromkeys(runs, float("inf"))
     for done in range(1, _ROUNDS + 1):
-        for name, run in list(runs.items()):  # in blocks of calls: each disturbs the next one's threads
+        for name, run in list(runs.items()):  # blocks of calls: candidates disturb each other's threads
             try:
                 seconds[name] = min(seconds[name], _timed(run))
             except Exception as error:  # noqa: BLE001
@@ -262,7 +271,7 @@ def _described(error: Exception) -> str:
 
 
 def _timed(run: Run) -> float:
-    """Seconds of one call, from a block of calls after one or two that settle it."""
+    """Return the seconds of one call, measured over a block of calls after one or two warm-up calls."""
     run()
     started = time.perf_counter()
     run()

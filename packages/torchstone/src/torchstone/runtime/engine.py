@@ -1,4 +1,7 @@
-"""What an engine is: two protocols, and the options of a compilation. :mod:`.engines` has those there are."""
+"""The protocols of engines and executables, and the options of a compilation.
+
+:mod:`.engines` has the engines that exist.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ XlaValue = bool | int | float | str
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How a program is compiled.
+    """The options of one compilation.
 
-    ``xla``: XLA options by name, e.g. ``{"xla_cpu_enable_fast_math": True}``,
-    over the engine's defaults; an unknown one is an :class:`EngineError`.
-    ``donate``: positions of arguments whose memory the execution may reuse; the
-    buffer passed there is deleted by the call. Imported memory is copied instead.
-    ``updates``: pairs of an argument and a result of the same type; the argument is
-    donated, and the result is written into its memory. ``mesh``: the mesh that the module is for.
-    ``ranks``: how many ranks run it together. ``save_memory``: order operations for few live values; None
-    as the setting of that name says.
+    ``xla``: XLA options by name, e.g. ``{"xla_cpu_enable_fast_math": True}``, which
+    override the engine's defaults; an unknown one raises :class:`EngineError`.
+    ``donate``: positions of arguments whose memory the execution may reuse. The call
+    deletes the buffer passed there; imported memory is copied instead.
+    ``updates``: pairs of an argument and a result of the same type. The argument is
+    donated, and the result is written into its memory. ``mesh``: the mesh that the module is
+    for. ``ranks``: how many ranks run the program together. ``save_memory``: order operations so
+    that few values are alive at once; None means what the setting of that name says.
     """
 
     xla: Mapping[str, XlaValue] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class CompileOptions:
 
     @property
     def consumed(self) -> frozenset[int]:
-        """The arguments whose buffers the call deletes."""
+        """The positions of the arguments whose buffers the call deletes."""
         return frozenset(self.donate) | {argument for argument, _ in self.updates}
 
 
@@ -57,29 +60,29 @@ class Executable(Protocol):
     outputs: tuple[BufferSpec, ...]
 
     def __call__(self, *arguments: Any) -> list[Buffer]:
-        """Run on Buffers, NumPy arrays, torch tensors or DLPack objects; raises InputMismatch."""
+        """Run on Buffers, NumPy arrays, torch tensors or DLPack objects; may raise InputMismatch."""
         ...
 
     def run_torch(self, tensors: Sequence[Any]) -> list[Any]:
-        """Run on torch tensors, giving torch tensors."""
+        """Run on torch tensors; the results are torch tensors."""
         ...
 
     def torch_call(
         self, static: Iterable[int] = (), *, guarded: bool = False
     ) -> Callable[[Sequence[Any]], list[Any]]:
-        """A fast function over lists of torch tensors that imports ``static`` arguments once.
+        """Return a fast function of a list of torch tensors, which imports ``static`` arguments only once.
 
-        ``guarded``: nothing but their addresses can change between calls.
+        ``guarded``: only the addresses of static arguments can change between calls.
         """
         ...
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Something that compiles StableHLO.
+    """An object that compiles StableHLO programs.
 
-    An engine whose attribute ``channels_last`` is true computes convolutions with channels last, so that
-    tensors in that order cost it no transposes.
+    An engine may have an attribute ``channels_last``. If it is true, the engine computes convolutions with
+    channels last, and needs no transposes for tensors in that order.
     """
 
     name: str
@@ -96,5 +99,5 @@ class Engine(Protocol):
         ...
 
     def import_array(self, array: Any) -> Buffer:
-        """``array`` as a buffer that this engine's executables take."""
+        """Import ``array`` as a buffer that this engine's executables take."""
         ...

@@ -1,4 +1,4 @@
-"""What the engine's own profiler records: each instruction that it runs, on which thread, for which call."""
+"""Reads the engine's own profiler: each instruction that ran, on which thread and for which call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _MARK = "torchstone#"
 
 @dataclass(frozen=True)
 class EngineEvent:
-    """One instruction of optimized HLO that ran; times are nanoseconds since the epoch.
+    """One instruction of optimized HLO that ran.
 
-    ``call`` is the number of the mark that it ran in; ``thread`` names a thread of the engine's, None is the
-    caller's own. ``own_ns`` leaves out what ran inside it on the same thread.
+    ``start_ns`` is in nanoseconds since the epoch. ``call`` is the number of the mark that the instruction
+    ran in. ``thread`` names a thread of the engine, or is None for the caller's own thread. ``own_ns`` leaves
+    out the time of other instructions that ran inside this one on the same thread.
     """
 
     name: str
@@ -44,21 +45,21 @@ class _Raw:
 
 
 class EngineEvents:
-    """A session of the engine's profiler. There is one at a time in a process."""
+    """A session of the engine's profiler. A process can have only one at a time."""
 
     def __init__(self) -> None:
         options = _jaxlib.optional("_profiler", "ProfileOptions")()
-        options.python_tracer_level, options.host_tracer_level = 0, 1  # instructions, and no Python
+        options.python_tracer_level, options.host_tracer_level = 0, 1  # record instructions, but not Python
         self._session = _jaxlib.optional("_profiler", "ProfilerSession")(options)
         self._mark = _jaxlib.optional("_profiler", "TraceMe")
         self._read = _jaxlib.optional("_profile_data", "ProfileData").from_serialized_xspace
 
     def mark(self, call: int) -> AbstractContextManager[Any]:
-        """A block; what the engine runs meanwhile belongs to ``call``."""
+        """Return a context manager; what the engine runs inside its block belongs to ``call``."""
         return self._mark(f"{_MARK}{call}")
 
     def stop(self) -> list[EngineEvent]:
-        """End the session; what ran inside a mark, by its start."""
+        """End the session; return the instructions that ran inside a mark, sorted by their start."""
         planes = list(self._read(self._session.stop()).planes)
         began = next(
             (int(value) for p in planes for name, value in p.stats if name == "profile_start_time"), 0
@@ -88,7 +89,7 @@ class EngineEvents:
 
 
 def _of_line(events: Iterable[Any]) -> tuple[list[_Mark], list[_Raw]]:
-    """Marks of one thread, and instructions with the time that others inside them take."""
+    """Return the marks of one thread, and its instructions with the time of others inside each."""
     marks, found, open_ = [], [], []  # type: ignore[var-annotated]
     for event in sorted(events, key=lambda one: (one.start_ns, -one.duration_ns)):
         start, duration = round(event.start_ns), round(event.duration_ns)

@@ -1,4 +1,4 @@
-"""The engines there are: :mod:`.pjrt`, :mod:`.reference`, :mod:`.iree`, :mod:`.plain_jax`, or anyone's."""
+"""Finds engines by name: :mod:`.pjrt`, :mod:`.reference`, :mod:`.iree`, :mod:`.plain_jax`, or your own."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..errors import ConfigError, described
 from .engine import Engine
 
 ENGINES = ("pjrt", "reference", "iree", "jax")
-"""The names that :func:`get_engine` takes."""
+"""The names of Torchstone's own engines, which :func:`get_engine` takes."""
 
 _engines: dict[tuple[str, str, str], Engine] = {}
 _engines_lock = threading.Lock()
 
 
 def get_engine(name: str | None = None, device: str | None = None, plugin: str | None = None) -> Engine:
-    """The engine ``name`` on ``device``; the same object for the same arguments.
+    """Return the engine ``name`` on ``device``; the same arguments give the same object.
 
-    ``name`` is ``"pjrt"``, ``"reference"``, ``"iree"``, ``"jax"`` or ``"module:factory"``, ``device``
-    a platform with an optional index (``"cpu"``, ``"cuda:1"``), ``plugin`` the path of a PJRT C-API
-    library (without ``device``: its first device). What is None comes from
+    ``name`` is ``"pjrt"``, ``"reference"``, ``"iree"``, ``"jax"`` or ``"module:factory"``. ``device``
+    is a platform with an optional index (``"cpu"``, ``"cuda:1"``). ``plugin`` is the path of a PJRT C-API
+    library; without ``device``, its first device is used. Arguments that are None are taken from
     :mod:`torchstone.config`. Raises
     :class:`ConfigError`, :class:`DeviceNotFound` or :class:`PluginError`.
     """
@@ -59,7 +59,7 @@ def _make_engine(name: str, device: str, plugin: str) -> Engine:
 
 
 def _engine_of(place: str) -> Engine:
-    """What ``module:factory`` makes."""
+    """Make the engine that ``place``, a text ``module:factory``, names."""
     try:
         made = pkgutil.resolve_name(place)()
     except (Exception, SystemExit) as error:  # importing a module may run anything

@@ -1,7 +1,8 @@
-"""The call layer: what stands between a caller's arrays and a program that checks nothing.
+"""The call layer between a caller's arrays and a compiled program, which itself checks nothing.
 
-Both engines give a :class:`LoadedProgram` a function from device arrays to
-device arrays; counting, checking, importing and naming happen here.
+Each engine gives a :class:`LoadedProgram` a function from device arrays to
+device arrays. This module imports and checks the arguments, counts copies, and names
+arguments in errors.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from .torch_calls import TorchCall
 
 Run = Callable[[list[Any]], list[Any]]
-"""From device arrays to device arrays, in the order of ``@main``."""
+"""A function from device arrays to device arrays, in the order of ``@main``'s arguments and results."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What an engine made of a program: the text of its optimized HLO, and bytes of memory by use."""
+    """A program as an engine compiled it: the text of its optimized HLO, and bytes of memory by use."""
 
     name: str
     text: str = ""
@@ -38,10 +39,10 @@ class Compiled:
 
 
 class LoadedProgram:
-    """A compiled program on one device; the :class:`~.engine.Executable` of both engines.
+    """A compiled program on one device: the :class:`~.engine.Executable` of Torchstone's engines.
 
-    ``long``: it runs long enough on the CPU to have OpenMP's waiting threads ended before.
-    ``handle``: the engine's own object, for profiles; None where there is nothing to ask.
+    ``long``: the program runs so long on the CPU that it pays to end OpenMP's waiting threads first.
+    ``handle``: the engine's own object, which profiles read; None if the engine has none.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class LoadedProgram:
     def __call__(self, *arguments: Any) -> list[Buffer]:
         """Run on Buffers, NumPy arrays, torch tensors or DLPack objects.
 
-        Raises :class:`InputMismatch` naming the argument, :class:`BufferDeleted`
-        for a donated one, and :class:`EngineError` where the execution fails.
+        Raises :class:`InputMismatch` naming a wrong argument, :class:`BufferDeleted`
+        for one that was donated, and :class:`EngineError` if the execution fails.
         """
         check_count(len(arguments), len(self.inputs))
         arrays = []
@@ -92,10 +93,11 @@ class LoadedProgram:
     def torch_call(
         self, static: Iterable[int] = (), *, guarded: bool = False, left: Collection[int] = ()
     ) -> TorchCall:
-        """A fast function over lists of tensors that imports ``static`` arguments once, unless donated.
+        """Return a fast function of a list of tensors, which imports ``static`` arguments only once.
 
-        ``guarded``: nothing but their addresses can change between calls. ``left`` are results that stay in
-        the memory of a GPU that PyTorch has too.
+        Donated arguments are imported in each call, even if they are static.
+        ``guarded``: only the addresses of static arguments can change between calls. ``left`` are the
+        positions of results that stay in the memory of a GPU, if PyTorch can use that GPU too.
         """
         from .gpu_calls import GpuCall
         from .streams import torch_device
@@ -114,13 +116,16 @@ class LoadedProgram:
         )
 
     def resident_call(self, residents: int, updates: Sequence[tuple[int, int]]) -> ResidentCall:
-        """A function over memory of the engine's, the first ``residents`` arguments, and torch tensors."""
+        """Return a function whose first ``residents`` arguments are engine memory, the others torch tensors.
+
+        ``updates`` are pairs of a resident and the result that takes its place.
+        """
         from .residents import ResidentCall
 
         return ResidentCall(self.run_arrays, self.inputs, self.outputs, self.device, residents, updates)
 
     def run_arrays(self, arrays: list[Any]) -> list[Any]:
-        """Run on the device's own arrays, unchecked: the caller knows that they are what ``inputs`` says."""
+        """Run on the device's own arrays without checks: the caller knows that they match ``inputs``."""
         if forks.threads_lost:
             forks.refuse_lost_threads()
         if self._long:
@@ -140,7 +145,7 @@ class LoadedProgram:
 
     @functools.cached_property
     def memory(self) -> Mapping[str, int]:
-        """Bytes of memory by use, as the engine counts them; empty where it does not."""
+        """Bytes of memory by use, as the engine counts them; empty if it does not count them."""
         return {} if self._handle is None else _jaxlib.memory_sizes(self._handle)
 
     def _run(self, arrays: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Flat arrays of a device from and to torch, unchecked, for the storages of the eager device.
+"""Converts flat arrays of a device from and to torch without checks, for the storages of the eager device.
 
-An array made here is the device's own: it shares memory with a tensor only where the caller gives that
-tensor away, and what is handed out is for reading.
+An array made here belongs to the device. It shares memory with a tensor only if the caller gave that
+tensor away. Tensors that are returned must only be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _from_dlpack: Callable[[Any], torch.Tensor] = tensors.from_dlpack.get()
 
 
 def from_torch(device: Device, given_away: torch.Tensor) -> Any:
-    """The values of a contiguous CPU tensor that nobody writes from now on, as a flat array."""
+    """Return the values of a contiguous CPU tensor, which nobody may write from now on, as a flat array."""
     flat = given_away.reshape(-1)
     if device.shares_host_memory:
         return _jaxlib.import_dlpack(_to_dlpack(flat), device.handle, None, None)
@@ -30,7 +30,7 @@ def from_torch(device: Device, given_away: torch.Tensor) -> Any:
 
 
 def to_torch(device: Device, array: Any, dtype: DType) -> torch.Tensor:
-    """A flat CPU tensor with the values of ``array``, to be read only: it may be the same memory."""
+    """Return a flat CPU tensor with the values of ``array``; only read it, as it may share the memory."""
     if device.shares_host_memory:
         return _from_dlpack(_jaxlib.export_dlpack(array))
     values = numpy.array(_jaxlib.to_numpy(array), copy=True)
@@ -38,32 +38,32 @@ def to_torch(device: Device, array: Any, dtype: DType) -> torch.Tensor:
 
 
 def from_number(device: Device, value: float, dtype: numpy.dtype[Any]) -> Any:
-    """A 0-d array."""
+    """Return a number as a 0-d array."""
     return _jaxlib.put(numpy.asarray(value, dtype), device.handle)
 
 
 def from_words(device: Device, words: numpy.ndarray[Any, Any]) -> Any:
-    """A copy of a small NumPy array, such as a seed."""
+    """Copy a small NumPy array, such as a seed, to the device."""
     return _jaxlib.put(words, device.handle)
 
 
 def value_of(array: Any) -> Any:
-    """The only element, as a Python number."""
+    """Return the array's only element as a Python number."""
     return _jaxlib.to_numpy(array).item()
 
 
 def wait(array: Any) -> None:
-    """Return when the array's values are there."""
+    """Wait until the array's values are computed."""
     array.block_until_ready()
 
 
 def is_ready(array: Any) -> bool:
-    """Whether the array's values are there."""
+    """Whether the array's values are computed."""
     return bool(array.is_ready())
 
 
 def memory_of(device: Device) -> tuple[int, int] | None:
-    """Bytes in use on a device and bytes in all; None where its plugin does not count them."""
+    """Return the bytes in use on a device and its total; None if its plugin does not count them."""
     return _jaxlib.device_memory(device.handle)
 
 

@@ -1,8 +1,9 @@
-"""Transposed matrices read as they lie, in products on XLA's CPU.
+"""Removes transposes of matrices in front of products on XLA's CPU.
 
 ``nn.Linear`` multiplies with the transpose of its weight. XLA's CPU compiler folds the transpose into the
-product where the other operand has several rows. Where it has one, it copies the whole weight in every call.
-Here each product takes the matrix itself and contracts the other axis, which is the same product.
+product if the other operand has several rows. If it has only one row, the compiler copies the whole weight in
+every call. Here each product takes the matrix itself and contracts its other axis, which gives the same
+result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
 
 def fold(module: Any) -> None:
-    """Take transposes of matrices out of the products of a parsed module that have no batch."""
+    """Fold transposes of matrices into the products of a parsed module that have no batch dimensions."""
     for op in _jaxlib.operations(module, "stablehlo.dot_general"):
         numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
         left, right = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
@@ -27,7 +28,7 @@ def fold(module: Any) -> None:
 
 
 def _folded(op: Any, place: int, dims: Sequence[int]) -> Sequence[int]:
-    """The dimension that the product ``op`` contracts of its operand at ``place``, read as it lies."""
+    """Remove a transpose of the operand at ``place``; return the operand's dimension to contract."""
     transpose = op.operands[place].owner
     if isinstance(transpose, ir.Block) or transpose.name != "stablehlo.transpose":
         return dims

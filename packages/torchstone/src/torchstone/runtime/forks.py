@@ -1,7 +1,7 @@
-"""Forked processes: a child of ``os.fork`` has none of the threads that an engine's client started.
+"""Refuses to run programs in forked processes, which lack the threads that an engine's client started.
 
-A new client does not help: XLA keeps its threads for the whole process, and a child would wait forever
-for those that it lacks. So whatever would need them is refused.
+A new client in the child of ``os.fork`` does not help: XLA keeps its threads for the whole process, and the
+child would wait forever for the threads that it lacks. So everything that needs them raises an error.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from ..errors import EngineError
 
 _started = False
 threads_lost = False
-"""Whether this process was forked from one in which a client had started its threads."""
+"""Whether this process was forked from one in which a client had already started its threads."""
 
 
 def threads_start() -> None:
-    """To be called before a client is made."""
+    """Record that a client is about to start its threads. Call this before a client is made."""
     global _started
     _started = True
 
 
 def refuse_lost_threads() -> None:
-    """Raises :class:`EngineError` where a program would wait for threads that this process does not have."""
+    """Raise :class:`EngineError` if a program would wait for threads that this process does not have."""
     if threads_lost:
         raise EngineError(
             "programs cannot be compiled or run in this process: it was forked after its parent had "

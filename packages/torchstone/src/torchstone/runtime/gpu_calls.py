@@ -1,4 +1,4 @@
-"""Programs called with tensors in the memory of the GPU that runs them: nothing is copied."""
+"""Calls programs with tensors in the memory of the GPU that runs them, without copies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .torch_calls import Argument, TorchCall
 
 
 class GpuCall(TorchCall):
-    """A :class:`TorchCall` for a GPU whose memory PyTorch has too.
+    """A :class:`TorchCall` for a GPU whose memory PyTorch can use too.
 
-    Results at the positions in ``left`` are tensors of the GPU, the others of the CPU. A static argument on
-    the GPU is imported anew when its address changes, which shows every write; one on the CPU also when its
-    version counter changes.
+    Results at the positions in ``left`` are tensors on the GPU, the others on the CPU. A static argument on
+    the GPU is imported again only when its address changes, because an import shows every later write. A
+    static argument on the CPU is also imported again when its version counter changes.
     """
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -40,11 +40,11 @@ class GpuCall(TorchCall):
         kept, storages = super()._kept(tensors, arrays)
         here = [position for position, one in enumerate(tensors) if streams.is_here(self._device, one)]
         if here and all(position in kept for position in here):
-            kept.pop(here[0])  # an array taken in each call is what makes the program wait for PyTorch
+            kept.pop(here[0])  # the program waits for PyTorch only if the call imports an array on the GPU
         return kept, storages
 
     def _exported(self, results: Sequence[Any]) -> list[torch.Tensor]:
-        if results:  # what PyTorch writes into the arguments comes after
+        if results:  # later writes by PyTorch to the arguments must wait for the program
             streams.torch_waits(self._device, results[0])
         made = [
             Buffer(array, spec.shape, spec.dtype, self._device, aliased=False)

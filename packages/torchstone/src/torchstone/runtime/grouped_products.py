@@ -1,8 +1,8 @@
-"""Products with a repeated operand, computed without the repetitions on XLA's CPU.
+"""Computes products with a repeated operand without the repetitions, on XLA's CPU.
 
-In attention with grouped queries, several query heads read one head of keys and values. Models repeat the
-keys for each query head first, and XLA's CPU compiler writes the copies to memory, in every call. Here the
-rows of the other operand that meet the same keys become rows of one product: ``kv`` products of
+In attention with grouped queries, several query heads read one head of keys and values. Models first repeat
+the keys for each query head, and XLA's CPU compiler writes the copies to memory in every call. Here all rows
+of the other operand that are multiplied with the same keys become rows of one product: ``kv`` products of
 ``group × m`` rows instead of ``kv × group`` products of ``m`` rows.
 """
 
@@ -19,7 +19,7 @@ _KEPT_AXES = frozenset({"stablehlo.convert", "stablehlo.transpose"})
 
 
 class _Repeated(NamedTuple):
-    """A value that consists of repetitions of ``source``, each of its slices along ``axis`` ``times``."""
+    """A value that repeats each slice of ``source`` along ``axis``, ``times`` times in a row."""
 
     source: Any
     axis: int
@@ -27,7 +27,7 @@ class _Repeated(NamedTuple):
 
 
 def compute_grouped(module: Any) -> None:
-    """Rewrite the products of a parsed module, those in nested regions too, whose right operand repeats."""
+    """Rewrite the products whose right operand is repeated, in a parsed module and its nested regions."""
     if not any(_repeated(op.result) for op in _jaxlib.operations(module, "stablehlo.reshape")):
         return
     _composites.inline_composites(module)
@@ -40,7 +40,10 @@ def compute_grouped(module: Any) -> None:
 
 
 def _repeated(value: Any) -> _Repeated | None:
-    """What ``value`` repeats: the reshape of a broadcast that merges the repetitions with the axis before."""
+    """Return what ``value`` repeats, or None if it repeats nothing.
+
+    A repetition is a broadcast along a new axis, and a reshape that merges this axis with the one before it.
+    """
     if isinstance(value.owner, ir.Block) or not ir.RankedTensorType(value.type).has_static_shape:
         return None
     op = value.owner
@@ -67,7 +70,7 @@ def _repeated(value: Any) -> _Repeated | None:
 
 
 def _is_grouped(op: Any, axis: int) -> bool:
-    """Whether ``axis`` of the right operand ends the batch, and the left's rows come after its batch."""
+    """Whether ``axis`` is the right operand's last batch axis, and the left's rows come after its batch."""
     left, right, contracted, _ = _axes(op)
     if axis not in right or right.index(axis) != len(right) - 1:
         return False
@@ -76,7 +79,7 @@ def _is_grouped(op: Any, axis: int) -> bool:
 
 
 def _grouped(op: Any, repeated: _Repeated) -> Any:
-    """The result of ``op``, from the source of its right operand."""
+    """Return the result of ``op``, computed from the source of its right operand without repetitions."""
     left, right, contracted, of_right = _axes(op)
     axis, times = left[-1], repeated.times
     shape, result = list(op.lhs.type.shape), list(op.result.type.shape)
@@ -104,7 +107,7 @@ def _grouped(op: Any, repeated: _Repeated) -> Any:
 
 
 def _source(value: Any, repeated: _Repeated) -> Any:
-    """``value`` without its repetitions: what comes after them is done with the source."""
+    """Return ``value`` without its repetitions: apply the operations after them to the source instead."""
     op = value.owner
     if op.name not in _KEPT_AXES:
         shape = list(value.type.shape)
@@ -119,7 +122,7 @@ def _source(value: Any, repeated: _Repeated) -> Any:
 
 
 def _axes(op: Any) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Batch axes of the left and of the right operand, and contracted axes of both."""
+    """Return the batch axes of the left and right operands, then their contracted axes."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     return (
         list(numbers.lhs_batching_dimensions),

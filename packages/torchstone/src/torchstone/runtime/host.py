@@ -1,7 +1,8 @@
-"""What else in the process slows programs on the embedded CPU down: waiting threads, and memory given back.
+"""Keeps the rest of the process from slowing programs on the embedded CPU down.
 
-Both measures change something of the whole process, so each has a setting that turns it off.
-Where the C library or the OpenMP library is another one, nothing happens.
+PyTorch's waiting OpenMP threads are ended before long programs, and glibc is told to keep freed memory. Both
+affect the whole process, so each has a setting that turns it off. With another C library or OpenMP library,
+nothing happens.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from ..config import config
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
 _LARGEST_THRESHOLD_OF_OLD = 32 << 20
-"""glibc refuses a larger threshold before 2.35."""
+"""The largest threshold that glibc before 2.35 accepts."""
 
 _MUCH = {"flops": 2e8, "bytes accessed": 5e7}
-"""From here on a program takes about a millisecond or more, many times what a pause costs."""
+"""From this cost on, a program takes about a millisecond or more, which is many times the cost of a pause."""
 
 _PAUSE_SOFT = 1
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Let glibc keep what is freed, up to 1 GiB, for the next call; True if it does (the first call decides).
+    """Let glibc keep up to 1 GiB of freed memory for the next call; return whether it does.
 
-    By default it returns large blocks to the system, which must then clear every page of a
-    program's results anew: up to a fifth of a training step.
+    The first call decides. By default glibc returns large blocks to the system, which must then
+    clear every page of a program's results again. This takes up to a fifth of a training step.
     """
     if not config.keep_memory or not sys.platform.startswith("linux"):
         return False
@@ -49,18 +50,18 @@ def is_long(cost: Mapping[str, float]) -> bool:
 
 @functools.cache
 def openmp_pause() -> Callable[[], object] | None:
-    """A function that ends the waiting threads of PyTorch's GNU OpenMP, or None where there is none.
+    """Return a function that ends the waiting threads of PyTorch's GNU OpenMP; None without that library.
 
-    After an operator these threads spin for milliseconds in wait of the next one and keep a core
-    from XLA's threads. Only the pool of the calling thread is ended; the next operator
-    starts a new one. Inside a parallel region the library refuses, and nothing happens.
+    After an operator, these threads spin for milliseconds while they wait for the next one, and
+    occupy a core that XLA's threads need. Only the pool of the calling thread is ended; the next
+    operator starts a new one. Inside a parallel region the library refuses, and nothing happens.
     """
     torch = sys.modules.get("torch")
     if torch is None or torch.__file__ is None:
         return None
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:
-            # Only a library that is loaded already: another copy would have threads of its own.
+            # Use only a library that is loaded already: another copy would have its own threads.
             pause = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY).omp_pause_resource_all
         except (OSError, AttributeError):
             continue

@@ -1,6 +1,7 @@
-"""Engines in Python: a program is a function of NumPy arrays, as for a simulator or an interpreter.
+"""The base class of engines in Python, such as simulators and interpreters.
 
-Reading modules, buffers, checks and counters are those of every engine, in the embedded CPU's memory.
+For such an engine, a program is a function of NumPy arrays. Reading modules, buffers, checks and counters
+work as for every other engine. Buffers are in the embedded CPU's memory.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from .modules import Module
 from .plugins import open_device
 
 Function = Callable[[Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
-"""From the arrays of ``@main``'s arguments, which it only reads, to those of its results."""
+"""A function from the arrays of ``@main``'s arguments, which it only reads, to those of its results."""
 
 
 class HostedEngine(ABC):
-    """An :class:`~torchstone.runtime.engine.Engine`; a subclass names itself and says how programs run."""
+    """An :class:`~torchstone.runtime.engine.Engine` in Python.
+
+    A subclass sets ``name`` and ``platform``, and implements :meth:`translate`.
+    """
 
     name: str
     platform: str
@@ -36,7 +40,10 @@ class HostedEngine(ABC):
 
     @abstractmethod
     def translate(self, program: Module) -> Function:
-        """How ``program`` runs. Raises :class:`UnsupportedByEngine` for operations that it cannot run."""
+        """Return a function that runs ``program``.
+
+        Raises :class:`UnsupportedByEngine` for operations that the engine cannot run.
+        """
 
     def compile(
         self,
@@ -45,7 +52,7 @@ class HostedEngine(ABC):
         options: CompileOptions | None = None,
         input_names: Sequence[str] | None = None,
     ) -> LoadedProgram:
-        """See :class:`~torchstone.runtime.engine.Engine`. XLA options and donation mean nothing here."""
+        """See :class:`~torchstone.runtime.engine.Engine`. XLA options and donation are ignored."""
         program = modules.read(module)
         function = self.translate(program)
         counters.happened("compiles")

@@ -1,17 +1,17 @@
-"""The import of host arrays into buffers, with its rules on copies.
+"""Imports host arrays into buffers; the rules on copies are below.
 
-Tensors of torch have a faster road in :mod:`.torch_bridge`, which this module reaches only when
-it is handed one.
+Torch tensors are imported by :mod:`.torch_bridge`, which is faster for them. This module imports it only
+when it gets a torch tensor.
 
 Import rules on a device whose memory is the host's (the embedded CPU):
 
-* contiguous (row-major), 64-byte aligned, writable memory is *aliased*: no
-  copy, and a later in-place write by its owner is seen by the next call;
-* anything else is copied, once, and the copy is counted with its reason. Such
-  a buffer has ``aliased=False``: it is a snapshot, so import again to see
+* contiguous (row-major), 64-byte aligned, writable memory is *aliased*: there is
+  no copy, and the next call sees later in-place writes by the memory's owner;
+* anything else is copied once, and the copy is counted with its reason. Such
+  a buffer has ``aliased=False``. It is a snapshot: import the array again to see
   later writes.
 
-On any other device every import is a counted copy.
+On any other device, every import of host memory is a counted copy.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .counters import counters
 
 
 def import_array(device: Device, array: Any) -> Buffer:
-    """A :class:`Buffer` with the values of ``array`` on ``device``.
+    """Return a :class:`Buffer` with the values of ``array`` on ``device``.
 
-    ``array`` is a :class:`Buffer` of the same device (returned as it is), a
+    ``array`` is a :class:`Buffer` (returned as it is if it is on the same device), a
     NumPy array or scalar (dtypes of ml_dtypes included), a torch tensor, or anything with
     ``__dlpack__``. Raises :class:`UnsupportedDtype`, :class:`UnsupportedLayout`
-    for tensors that are not strided, and :class:`InputMismatch` for what is no
-    array at all.
+    for tensors that are not strided, and :class:`InputMismatch` for objects that are
+    not arrays.
     """
     if isinstance(array, Buffer):
         if array.device is not device and array.device != device:
@@ -81,7 +81,7 @@ def _import_numpy(device: Device, array: numpy.ndarray[Any, Any]) -> Buffer:
 
 
 def _why_not_aliased(device: Device, array: numpy.ndarray[Any, Any]) -> str | None:
-    """The reason for which ``array`` must be copied, or None."""
+    """Return the reason why ``array`` must be copied, or None if it need not be."""
     checks: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("host to device", lambda: not device.shares_host_memory),
         ("empty", lambda: array.size == 0),
@@ -94,7 +94,7 @@ def _why_not_aliased(device: Device, array: numpy.ndarray[Any, Any]) -> str | No
 
 
 def _import_dlpack(device: Device, array: Any) -> Buffer:
-    """Import through NumPy, which knows strides, or straight from the capsule where NumPy lacks the dtype."""
+    """Import through NumPy, which handles strides, or from the capsule itself if NumPy lacks the dtype."""
     try:
         return _import_numpy(device, numpy.from_dlpack(array))
     except (BufferError, RuntimeError, TypeError):

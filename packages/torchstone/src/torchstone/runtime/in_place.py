@@ -1,11 +1,12 @@
-"""Updates in place, ordered after whatever else reads what they overwrite.
+"""Orders in-place updates after all other operations that read the memory which they overwrite.
 
-A program that updates a weight in its own memory (``updates`` of :class:`~.engine.CompileOptions`) reads
-the weight elsewhere too: the gradient of a layer's input is a product with it, and nothing says that the
-product comes before the update. Where the order is open, XLA's CPU compiler copies the weight at the
-beginning of every call and keeps the copy. It goes by data alone, and takes optimization barriers away
-before it looks. So here an element of each such product decides whether the update is written. It always
-is, as LLVM finds out, which turns the decision into nothing.
+A program that updates a weight in its own memory (``updates`` of :class:`~.engine.CompileOptions`) also
+reads the weight elsewhere. For example, the gradient of a layer's input is a product with the weight, and
+nothing says that the product comes before the update. If the order is not fixed, XLA's CPU compiler copies
+the weight at the beginning of every call and keeps the copy. It looks at data dependencies only, and removes
+optimization barriers before it looks. So here the update is made to depend on each such product: a comparison
+of one of the product's elements selects whether the update is written. The comparison is always true. LLVM
+finds that out and removes it, so it costs nothing at run time.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from . import _jaxlib
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
 SMALLEST = 1 << 14
-"""Elements of an argument that is worth the order; copies of smaller ones cost nothing."""
+"""The smallest number of elements of an argument that is ordered; copies of smaller ones cost nothing."""
 _LAYOUTS = frozenset(
     f"stablehlo.{name}" for name in ("broadcast_in_dim", "convert", "reshape", "reverse", "transpose")
 )
-"""Operations that become part of the one that reads their result."""
+"""Operations that XLA computes as part of the operation that reads their result."""
 PRODUCTS = frozenset({"stablehlo.convolution", "stablehlo.dot_general"})
 
 
 def order_updates(module: Any) -> None:
-    """Make each result that overwrites a large argument of ``@main`` wait for the products with it."""
+    """Make each result that overwrites a large argument of ``@main`` depend on the products with it."""
     function = _jaxlib.main_function(module)
     block = function.entry_block
     end = block.operations[len(block.operations) - 1]
@@ -51,9 +52,9 @@ def order_updates(module: Any) -> None:
 
 
 def _readers(value: Any, block: Any) -> Iterator[Any]:
-    """The products and convolutions in ``block`` with ``value``, as it is or in another layout.
+    """Yield the products and convolutions in ``block`` that read ``value``, directly or in another layout.
 
-    What the body of a loop reads is left out: nothing outside can depend on one of its values.
+    Reads in the body of a loop are left out: nothing outside the loop can depend on a value in its body.
     """
     for use in value.uses:
         operation = use.owner.operation
@@ -66,13 +67,16 @@ def _readers(value: Any, block: Any) -> Iterator[Any]:
 
 
 def has_an_element(value: Any) -> bool:
-    """Whether ``value`` has a first element, of a floating-point dtype, for :func:`always`."""
+    """Whether ``value`` has at least one element, of a floating-point dtype, as :func:`always` needs."""
     kind = ir.RankedTensorType(value.type)
     return kind.has_static_shape and 0 not in kind.shape and isinstance(kind.element_type, ir.FloatType)
 
 
 def _behind(block: Any, bits: Mapping[Any, int]) -> dict[Any, int]:
-    """The bits of the values that each value of ``block`` depends on, itself included; 0 is left out."""
+    """Return which values in ``bits`` each value of ``block`` depends on or is, as a sum of their bits.
+
+    Values that depend on none of them are left out.
+    """
     found: dict[Any, int] = {}
     for operation in block.operations if bits else ():
         before = 0
@@ -85,7 +89,10 @@ def _behind(block: Any, bits: Mapping[Any, int]) -> dict[Any, int]:
 
 
 def always(value: Any) -> Any:
-    """True, computed from the first element of ``value``: it is equal to itself or, if it is NaN, not."""
+    """Return a boolean that is always true, but depends on the first element ``x`` of ``value``.
+
+    It is ``x == x or x != x``; the second part is true if ``x`` is NaN.
+    """
     kind = ir.RankedTensorType(value.type)
     first = stablehlo.slice(value, [0] * kind.rank, [1] * kind.rank, [1] * kind.rank)
     scalar = stablehlo.reshape(ir.RankedTensorType.get([], kind.element_type), first)

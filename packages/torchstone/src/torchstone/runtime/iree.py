@@ -1,10 +1,10 @@
 """The IREE engine: a second compiler and runtime for the same programs, on the host's CPU.
 
-``iree-compile`` runs as a command, so a crash of the compiler is an :class:`EngineError` and not
-the end of the process. What it makes runs here, in IREE's own memory: arguments and results are
-copied. The packages are an extra, ``torchstone[iree]``, imported when the engine is made.
+``iree-compile`` runs as a command, so a crash of the compiler raises :class:`EngineError` and does not
+end this process. Compiled programs run in this process, in IREE's own memory, so arguments and results
+are copied. IREE's packages are an extra, ``torchstone[iree]``, and are imported when the engine is made.
 
-Not here: what IREE lacks and gets wrong, and how programs are written for it (:mod:`._iree_programs`).
+Not here: what IREE lacks or gets wrong, and how programs are rewritten for it (:mod:`._iree_programs`).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ FLAGS = (
     # By default IREE computes float64 in float32.
     "--iree-input-demote-f64-to-f32=false",
 )
-"""What ``iree-compile`` is told."""
+"""The flags of ``iree-compile``."""
 
 LINK_WITH_LIBM = "--iree-llvmcpu-link-embedded=false"
-"""Lets the system's linker bring functions that IREE has in float32 only; slower than IREE's own."""
+"""Uses the system's linker, which adds functions that IREE has in float32 only; slower than IREE's own."""
 
 
 class IreeEngine:
-    """Compiles with ``iree-compile`` for the host's CPU; runs one program at a time.
+    """An engine that compiles with ``iree-compile`` for the host's CPU, and runs one program at a time.
 
-    Raises :class:`MissingExtra` where IREE's packages are not installed.
+    Raises :class:`MissingExtra` if IREE's packages are not installed.
     """
 
     name = "iree"
@@ -75,8 +75,8 @@ class IreeEngine:
     ) -> LoadedProgram:
         """See :class:`~torchstone.runtime.engine.Engine`.
 
-        XLA options and donation mean nothing here and are ignored. Raises :class:`UnsupportedDtype`
-        for dtypes that IREE lacks, and :class:`EngineError` with the compiler's first complaint.
+        XLA options and donation are ignored. Raises :class:`UnsupportedDtype` for dtypes that IREE
+        lacks, and :class:`EngineError` with the compiler's first error message.
         """
         program = modules.as_bytes(module)
         key = digest([program])
@@ -98,7 +98,7 @@ class IreeEngine:
 
 
 class _Function:
-    """The ``@main`` of a compiled program: from arrays on the embedded CPU to arrays there."""
+    """The ``@main`` of a compiled program; it takes and returns arrays on the embedded CPU."""
 
     def __init__(self, engine: IreeEngine, binary: bytes, program: modules.Module) -> None:
         self.inputs, self.outputs = program.inputs, program.outputs
@@ -119,7 +119,7 @@ class _Function:
         return [_jaxlib.put(value, self._engine.device.handle) for value in values]
 
     def _enter(self, values: numpy.ndarray[Any, Any], spec: BufferSpec) -> Any:
-        """A copy in IREE's memory."""
+        """Copy an argument to IREE's memory."""
         counters.copied("in", "to IREE", values.nbytes)
         runtime, device = self._engine.runtime, self._engine.settings.device
         return device.allocator.allocate_buffer_copy(
@@ -132,7 +132,7 @@ class _Function:
 
 
 def _leave(view: Any, spec: BufferSpec) -> numpy.ndarray[Any, Any]:
-    """A copy of a result."""
+    """Copy a result out of IREE's memory."""
     if 0 in spec.shape:
         return numpy.empty(spec.shape, spec.dtype.numpy)
     size = math.prod(spec.shape) * spec.dtype.itemsize
@@ -158,11 +158,11 @@ _ELEMENT_TYPES: Mapping[dtypes.DType, str] = {
     dtypes.COMPLEX64: "COMPLEX_64",
     dtypes.COMPLEX128: "COMPLEX_128",
 }
-"""IREE's names of element types; its integers have no sign."""
+"""IREE's names of element types. Its integer types do not distinguish signed from unsigned."""
 
 
 def _compile(command: Sequence[str], program: bytes) -> bytes:
-    """IREE's bytecode of a portable artifact; every failure is an :class:`EngineError`."""
+    """Compile a portable artifact to IREE's bytecode; every failure raises :class:`EngineError`."""
     done = _run(command, program)
     if done.returncode and b"undefined symbol" in done.stderr:
         done = _run([*command, LINK_WITH_LIBM], program)
@@ -192,4 +192,4 @@ def _run(command: Sequence[str], program: bytes) -> subprocess.CompletedProcess[
 
 
 _COMPLAINT = 300
-"""Characters of a complaint that an error shows."""
+"""How many characters of the compiler's message an error shows."""

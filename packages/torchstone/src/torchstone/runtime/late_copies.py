@@ -1,13 +1,13 @@
-"""Kernels for a backward pass, copied when it needs them, on XLA's CPU.
+"""Delays copies of kernels for a backward pass until the pass needs them, on XLA's CPU.
 
 The backward pass of a convolution, and of a product with patches, reads the kernel in another order than
-the forward pass, which is a copy. The copy depends on an argument only, and XLA's CPU compiler orders
-operations by what they depend on: it makes the copies of all layers at the beginning of a step and keeps
-them until the last layers are done. So here an element of the other operand decides whether the copy is of
-the kernel or of zeros. It is always of the kernel, as LLVM finds out (:mod:`.in_place`). The copy then comes
-after that operand.
+the forward pass, so the kernel is copied. The copy depends only on an argument, and XLA's CPU compiler orders
+operations by what they depend on. So it makes the copies of all layers at the beginning of a step, and keeps
+them until the last layers are done. To prevent this, a comparison of an element of the product's other
+operand selects whether the kernel or zeros are copied. The comparison is always true, and LLVM removes it
+(:mod:`.in_place`). But the copy now depends on the other operand, and comes after it.
 
-This comes after the assignment of layouts, which decides what is copied.
+This pass runs after the assignment of layouts, which decides what is copied.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .in_place import PRODUCTS, SMALLEST, always, has_an_element
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
 _MOVES = frozenset(f"stablehlo.{name}" for name in ("convert", "reshape", "reverse", "transpose"))
-"""Operations between an argument and the product that reads it."""
+"""Operations that may stand between an argument and the product that reads it."""
 
 
 def make_late(module: Any) -> None:
-    """Order the copies of large arguments for products in ``@main`` of a parsed module.
+    """Delay the copies of large arguments for products in ``@main`` of a parsed module.
 
-    Only the right operand is copied late, and only that of an argument that an earlier product reads too.
-    Arguments that are read once are copied anyway, and waiting costs time.
+    Only the copy of a right operand is delayed, and only if an earlier product reads the same argument.
+    An argument that is read once is copied in any case, so a delay would only cost time.
     """
     behind: set[Any] = set()  # products, and what depends on one
     read: set[Any] = set()  # arguments that a product has read
@@ -45,7 +45,7 @@ def make_late(module: Any) -> None:
 
 
 def _source(value: Any) -> tuple[Any, list[Any]]:
-    """What ``value`` is another form of, and the operations that make the form, last first."""
+    """Return the value that ``value`` was made from by operations in ``_MOVES``, and these, last first."""
     moves = []
     while not _is_argument(value) and value.owner.name in _MOVES:
         moves.append(value.owner.operation)
@@ -58,7 +58,10 @@ def _is_argument(value: Any) -> bool:
 
 
 def _is_copied(product: Any, moves: list[Any]) -> bool:
-    """Whether XLA writes what ``moves`` make to memory: a product reads a transposed matrix as it lies."""
+    """Whether XLA writes the result of ``moves`` to memory.
+
+    It does not for a transposed matrix in a product, which it reads without a copy.
+    """
     names = {move.name for move in moves}
     if product.name == "stablehlo.convolution":
         return bool(names & {"stablehlo.reverse", "stablehlo.transpose"})
@@ -69,7 +72,7 @@ def _is_copied(product: Any, moves: list[Any]) -> bool:
 
 
 def _delay(product: Any, left: Any, source: Any, moves: list[Any]) -> None:
-    """Make the right operand of ``product`` from ``source`` anew, after an element of ``left``."""
+    """Make the right operand of ``product`` from ``source`` again, so that it depends on ``left``."""
     kind = ir.RankedTensorType(source.type)
     is_large = kind.has_static_shape and math.prod(kind.shape) >= SMALLEST
     if not is_large or not isinstance(kind.element_type, ir.FloatType):

@@ -1,7 +1,7 @@
-"""Memory mappings: compiled code takes several per function, and Linux gives a process 65,530.
+"""Watches memory mappings: compiled code needs several per function, and Linux allows a process 65,530.
 
-XLA's compiler for the CPU ends the process when it gets none. So what is kept only for another use is given
-up in time (:func:`give_up_when_scarce`), and a program that could get none is refused.
+XLA's compiler for the CPU ends the process if it cannot get a mapping. So programs that are only kept for
+reuse are given up in time (:func:`give_up_when_scarce`), and a new program is refused if mappings run out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from pathlib import Path
 from ..errors import EngineError
 
 _EVERY = 16
-"""Compilations between two looks, which take milliseconds each; they need less than what `_FULL` leaves."""
+"""How many compilations there are between two checks, each of which takes milliseconds.
+
+So many compilations need fewer mappings than remain free at ``_FULL``.
+"""
 _SCARCE, _FULL = 0.5, 0.9
-"""Shares of the limit from which on kept programs are given up, and new ones refused."""
+"""The shares of the limit from which on kept programs are given up, and new programs refused."""
 
 _releases: list[Callable[[], None]] = []
 _LIMIT, _OWN = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
 
 
 def give_up_when_scarce(release: Callable[[], None]) -> None:
-    """Call ``release``, which forgets programs that nobody holds, when mappings become scarce."""
+    """Register ``release`` to be called if mappings become scarce; it must drop programs that nobody uses."""
     _releases.append(release)
 
 
 def mappings() -> tuple[int, int] | None:
-    """How many this process has and how many it may have; None where the system does not say."""
+    """Return how many mappings this process has and may have; None if the system does not tell."""
     try:
         return _OWN.read_bytes().count(b"\n"), int(_LIMIT.read_text())
     except (OSError, ValueError):
@@ -36,7 +39,7 @@ def mappings() -> tuple[int, int] | None:
 
 
 class Watch:
-    """Looks at the mappings of the process before programs are compiled. Safe from several threads."""
+    """Checks the mappings of the process before programs are compiled. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,7 +47,7 @@ class Watch:
         self._share = _SCARCE
 
     def make_room(self) -> None:
-        """Give up kept programs if mappings are scarce; raises :class:`EngineError` if that does not help."""
+        """Give up kept programs if mappings are scarce; raise :class:`EngineError` if that does not help."""
         with self._lock:
             self._unseen += 1
             if self._unseen <= _EVERY:
@@ -57,7 +60,7 @@ class Watch:
             release()
         gc.collect()
         used, limit = mappings() or found
-        # What others hold stays: the next time is when half of what is left is gone too.
+        # Programs in use remain. Release again when half of the mappings that are left are used too.
         self._share = min((used / limit + 1) / 2, _FULL)
         if used >= _FULL * limit:
             self._unseen = _EVERY

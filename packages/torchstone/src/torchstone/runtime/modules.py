@@ -1,4 +1,4 @@
-"""StableHLO modules as bytes: what ``@main`` takes and gives, and shape refinement.
+"""Reads StableHLO modules given as bytes: the types of ``@main``, and shape refinement.
 
 Nothing here builds operations (see :mod:`torchstone.hlo`) or runs a program.
 """
@@ -15,12 +15,12 @@ from . import _composites, _interpreter_programs, _jaxlib, _jaxlib_meshes
 from .buffers import BufferSpec
 
 VERSION = 3
-"""Part of the compilation cache's keys: raise it with every change of what :func:`read` writes."""
+"""Part of the compilation cache's keys: increase it whenever the result of :func:`read` changes."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module ready to compile: MLIR bytecode with a ``@main`` of static shapes."""
+    """A module that is ready to compile: MLIR bytecode with a ``@main`` of static shapes."""
 
     bytecode: bytes
     inputs: tuple[BufferSpec, ...]
@@ -41,10 +41,11 @@ def read(
 ) -> Module:
     """Parse a portable artifact, MLIR bytecode or MLIR text.
 
-    ``donate`` marks arguments as donated, ``updates`` those in whose memory a result
-    is written. ``rewrite`` changes the parsed module for one engine, ``replicate`` gives every device of
-    a mesh a copy of each result that has no sharding. Raises :class:`EngineError`
-    where the bytes are not a module, ``@main`` is missing, or a dimension is dynamic.
+    ``donate`` has the arguments that are donated. ``updates`` has pairs of an argument and the result that
+    is written into its memory. ``rewrite`` changes the parsed module for one engine. ``replicate`` gives
+    every device of a mesh a copy of each result that has no sharding. Raises :class:`EngineError`
+    if the bytes are not a module, ``@main`` is missing, a dimension is dynamic, or ``donate`` or ``updates``
+    do not fit ``@main``.
     """
     context = _jaxlib.make_context()
     with context:
@@ -60,7 +61,7 @@ def read(
         _check_updates(pairs, inputs, outputs)
         _jaxlib.donate_arguments(function, positions, pairs)
         if len(parsed.body.operations) > 1:
-            # XLA would inline them too, and lose which operator of the program each came from.
+            # XLA would inline them too, but lose which operator of the program each one came from.
             _composites.inline_composites(parsed)
         if replicate:
             _jaxlib_meshes.replicate_results(function)
@@ -82,7 +83,7 @@ def _check_updates(
 
 
 def for_interpreter(module: Module) -> tuple[bytes, frozenset[str]]:
-    """The program that the reference interpreter's child process runs, and the operations in it."""
+    """Return the program for the reference interpreter's child process, and the operations in it."""
     context = _jaxlib.make_context()
     with context:
         program = _interpreter_programs.to_interpreter(_jaxlib.parse(module.bytecode, context))
@@ -91,14 +92,14 @@ def for_interpreter(module: Module) -> tuple[bytes, frozenset[str]]:
 
 
 def portable(module: Module) -> bytes:
-    """The module as a portable artifact for consumers of some weeks ago or later."""
+    """Return the module as a portable artifact that consumers from up to twelve weeks ago can read."""
     context = _jaxlib.make_context()
     with context:
         return _jaxlib.to_portable(_jaxlib.parse(module.bytecode, context))
 
 
 def named(specs: Sequence[BufferSpec], names: Sequence[str] | None) -> tuple[BufferSpec, ...]:
-    """``specs`` with the names that errors use; as many names as specs, or None."""
+    """Return ``specs`` with the names that errors use; ``names`` is one per spec, or None for no names."""
     if names is None:
         return tuple(specs)
     if len(names) != len(specs):
@@ -115,11 +116,11 @@ def specs_from_json(entries: Iterable[Any]) -> tuple[BufferSpec, ...]:
 
 
 def refine(module: bytes | str, shapes: Sequence[Sequence[int]]) -> bytes:
-    """``module`` with dynamic dimensions replaced, for arguments of the given shapes.
+    """Replace the dynamic dimensions of ``module`` for arguments of the given shapes.
 
-    The result is MLIR bytecode, static throughout. Raises :class:`InputMismatch`
-    where a shape contradicts a static dimension of ``@main``, and
-    :class:`EngineError` where the shapes inside do not follow from the arguments'.
+    Returns MLIR bytecode without dynamic dimensions. Raises :class:`InputMismatch`
+    if a shape contradicts a static dimension of ``@main``, and :class:`EngineError`
+    if the shapes in the module do not all follow from those of the arguments.
     """
     context = _jaxlib.make_context()
     with context:

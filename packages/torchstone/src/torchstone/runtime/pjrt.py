@@ -44,7 +44,7 @@ class _Compiled:
 
 
 class PjrtEngine:
-    """Compiles for one PJRT device, with a cache in memory and on disk. Safe from several threads."""
+    """An engine for one PJRT device, with a cache in memory and on disk. Safe to use from several threads."""
 
     name = "pjrt"
 
@@ -69,7 +69,7 @@ class PjrtEngine:
         options: CompileOptions | None = None,
         input_names: Sequence[str] | None = None,
     ) -> LoadedProgram:
-        """See :class:`~torchstone.runtime.engine.Engine`; XLA's refusal is an :class:`EngineError`."""
+        """See :class:`~torchstone.runtime.engine.Engine`; raises :class:`EngineError` if XLA refuses."""
         options = options or CompileOptions()
         compiled = self._compiled(modules.as_bytes(module), options)
         return LoadedProgram(
@@ -92,9 +92,10 @@ class PjrtEngine:
     ) -> ShardedProgram:
         """Compile for the first devices of this platform, as many as ``mesh`` has.
 
-        They are those of all processes that ``jax.distributed.initialize`` joined. ``shardings`` are those
-        of the arguments, as the module has them. Raises :class:`~torchstone.errors.ShardingError` where
-        there are fewer devices, and for several processes where there are more.
+        The platform's devices are those of all processes that ``jax.distributed.initialize`` joined.
+        ``shardings`` are the shardings of the arguments in the module. Raises
+        :class:`~torchstone.errors.ShardingError` if there are fewer devices than in the mesh. With several
+        processes, it also raises that if there are more.
         """
         devices = self.mesh_devices(mesh)
         staging = self.device if self.device.shares_host_memory else open_device(EMBEDDED)[1]
@@ -115,8 +116,8 @@ class PjrtEngine:
     ) -> RankedProgram:
         """Compile for the first devices of this platform, one for each of ``ranks``.
 
-        They are those of all processes that ``jax.distributed.initialize`` joined. Raises
-        :class:`~torchstone.errors.ShardingError` where there are fewer devices.
+        The platform's devices are those of all processes that ``jax.distributed.initialize`` joined. Raises
+        :class:`~torchstone.errors.ShardingError` if there are fewer devices than ranks.
         """
         devices = self.rank_devices(ranks)
         compiled = self._compiled(module, CompileOptions(ranks=ranks))
@@ -124,12 +125,12 @@ class PjrtEngine:
         return RankedProgram(compiled.handle, inputs, compiled.outputs, devices)
 
     def rank_devices(self, ranks: int) -> RankDevices:
-        """The devices on which so many ranks run, one each, and which of them this process has."""
+        """Return the devices that ``ranks`` ranks run on, one each, and which of them this process has."""
         client, shares = self._client_for(together=True), self.device.shares_host_memory
         return rank_devices(client, self.platform, ranks, shares_host_memory=shares)
 
     def mesh_devices(self, mesh: Mesh | None) -> list[Any]:
-        """The devices of a mesh, or this engine's own device without one."""
+        """Return the devices of a mesh; without a mesh, or for one of size 1, this engine's own device."""
         if mesh is None or mesh.size == 1:
             return [self.device.handle]
         devices = _jaxlib_meshes.all_devices(self._client_for(together=True))
@@ -149,12 +150,16 @@ class PjrtEngine:
         return devices[: mesh.size]
 
     def _client_for(self, *, together: bool) -> Any:
-        """The client whose devices a program uses; one on several devices may need other processes'."""
+        """Return the client whose devices a program uses.
+
+        ``together``: the program runs on several devices. With several processes, it then needs the client
+        that has the devices of all of them.
+        """
         several = together and _jaxlib_meshes.processes()[0] > 1
         return shared_client(self.platform) if several else self._client
 
     def _placed(self, options: CompileOptions) -> tuple[Any, list[list[Any]]]:
-        """The client of a program, and a row of devices for each rank."""
+        """Return the client for a program, and a row of devices for each rank."""
         if options.ranks is not None:
             rows = [[handle] for handle in self.rank_devices(options.ranks).handles]
             return self._client_for(together=True), rows
@@ -173,7 +178,7 @@ class PjrtEngine:
 
     @property
     def torch_device(self) -> torch.device | None:
-        """PyTorch's device whose memory is this engine's; None for the CPU and what PyTorch does not know."""
+        """PyTorch's device with the same memory as this engine; None for the CPU or if PyTorch has none."""
         from .streams import torch_device
 
         return torch_device(self.device)
@@ -187,7 +192,7 @@ class PjrtEngine:
         self._loaded.clear()
 
     def _load(self, key: str, program: bytes, options: CompileOptions) -> _Compiled:
-        """From disk, or compiled and then stored there."""
+        """Load a program from disk, or compile it and store it there."""
         mappings.watch.make_room()
         disk = self._disk()
         if disk is not None:
@@ -222,7 +227,7 @@ class PjrtEngine:
                     client, devices = self._placed(options)
                     return _jaxlib.compile_program(client, bytecode, devices, self._xla(options))
             except _jaxlib.RUNTIME_ERRORS as error:
-                # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
+                # Drop a default that this jaxlib does not know; for an unknown option of the caller, raise.
                 unknown = _jaxlib.unknown_option(error)
                 if unknown in self._defaults(options) and unknown not in options.xla:
                     self._unknown.add(unknown)
@@ -235,7 +240,7 @@ class PjrtEngine:
         return {**self._defaults(options), **options.xla}
 
     def _defaults(self, options: CompileOptions) -> dict[str, XlaValue]:
-        """The options of every program, without those that this jaxlib was found not to know."""
+        """Return the default options of every program, without those that this jaxlib does not know."""
         if not self.device.shares_host_memory:
             return {}
         saving = config.save_memory if options.save_memory is None else options.save_memory
@@ -243,7 +248,7 @@ class PjrtEngine:
         return {name: value for name, value in chosen.items() if name not in self._unknown}
 
     def _key(self, program: bytes, options: CompileOptions) -> str:
-        """Everything that decides what the compiler makes and where its result can run."""
+        """Return the cache key: a digest of all that decides the compiler's result and where it can run."""
         setting = {
             "defaults": self._defaults(options),
             "module": modules.VERSION,
@@ -263,7 +268,7 @@ class PjrtEngine:
         return digest([program, json.dumps(setting, sort_keys=True).encode()])
 
     def _decisions(self) -> Decisions | None:
-        """What was measured of ways to compute on this machine; None for devices with memory of their own."""
+        """Return the store of measured choices for this machine; None for a device with its own memory."""
         if not self.device.shares_host_memory:
             return None
         machine = {
@@ -275,7 +280,10 @@ class PjrtEngine:
         return Decisions(machine, self._disk, lambda: config.cache_max_bytes)
 
     def _disk(self) -> DiskCache | None:
-        """The cache that the configuration asks for now, so that it warns once per directory."""
+        """Return the disk cache that the configuration asks for now, or None if it asks for none.
+
+        There is one object per directory, so that it warns once.
+        """
         if not config.cache:
             return None
         return self._disks.setdefault(config.cache_dir, DiskCache(config.cache_dir))
@@ -297,7 +305,7 @@ class PjrtEngine:
     def _write(self, disk: DiskCache, key: str, compiled: _Compiled) -> bool:
         try:
             image = _jaxlib.serialize_executable(self._client, compiled.handle)
-        except _jaxlib.RUNTIME_ERRORS:  # the platform cannot: nothing to keep, nothing lost
+        except _jaxlib.RUNTIME_ERRORS:  # the platform cannot serialize, so the program is not stored
             return False
         header = json.dumps([modules.specs_to_json(specs) for specs in (compiled.inputs, compiled.outputs)])
         return disk.write(key, header.encode() + b"\n" + image, config.cache_max_bytes)

@@ -1,7 +1,7 @@
-"""The JAX engine: programs as JAX itself compiles and runs them on its CPU.
+"""The JAX engine: JAX itself compiles and runs programs on its CPU.
 
-It differs from :mod:`.pjrt` in what surrounds XLA: its options are the defaults, no layouts are
-assigned and nothing is written around XLA's bugs. Arguments and results are copied.
+It also uses XLA, but without what :mod:`.pjrt` adds: XLA's options have their defaults, no layouts are
+assigned, and there are no workarounds for XLA's bugs. Arguments and results are copied.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .hosted import Function, HostedEngine
 
 
 class JaxEngine(HostedEngine):
-    """Calls programs by ``jax.jit``; they are compiled at their first call."""
+    """An engine that runs programs with ``jax.jit``, which compiles each at its first call."""
 
     name = "jax"
     platform = "cpu"
 
     def translate(self, program: modules.Module) -> Function:
-        """Raises :class:`EngineError` where JAX does not take the program."""
+        """Return a function that runs ``program``; raise :class:`EngineError` if JAX does not accept it."""
         try:
             function = _jaxlib.jax_function(
                 modules.portable(program),

@@ -1,9 +1,9 @@
-"""Which devices exist: the embedded CPU, installed PJRT plugins, plugin libraries given by path.
+"""Finds and opens devices: the embedded CPU, installed PJRT plugins, and plugin libraries given by path.
 
 Installed plugins (the ``jax_plugins`` namespace and entry points, and
-``PJRT_NAMES_AND_LIBRARY_PATHS``) are opened through JAX, whose client is shared
-with it: two clients would compete for one accelerator's memory. Clients are
-kept for the life of the process, because a PJRT client cannot be unloaded.
+``PJRT_NAMES_AND_LIBRARY_PATHS``) are opened through JAX, and share JAX's client:
+two clients would compete for one accelerator's memory. Clients are kept for the
+life of the process, because a PJRT client cannot be unloaded.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from . import _jaxlib
 from .buffers import Device
 
 _clients: dict[str, Any] = {}
-"""By platform, or by the path of a plugin library."""
+"""Clients by platform, or by the path of a plugin library."""
 _lock = threading.RLock()
 
 EMBEDDED = "cpu"
 
-# Runs in a child process: loading a library runs its constructors, and one that
-# is not a plugin may do anything there. The fields are those of PJRT_Api in
-# xla/pjrt/c/pjrt_c_api.h: size, extensions, then a version of the same form.
+# This code runs in a child process: loading a library runs its constructors, and a
+# library that is not a plugin may do anything there. The fields are those of PJRT_Api in
+# xla/pjrt/c/pjrt_c_api.h: size, extensions, then a version, which begins the same way.
 _PROBE = """\
 import ctypes, json, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -57,7 +57,7 @@ _PROBE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform that can be opened: its devices' names, their kind, and where it comes from."""
+    """A platform that can be opened: its name, its devices' names and kind, and where it comes from."""
 
     name: str
     kind: str
@@ -66,10 +66,10 @@ class Platform:
 
 
 def open_device(device: str, plugin: str = "") -> tuple[Any, Device]:
-    """The client and the device called ``device`` (``"cpu"``, ``"cuda:1"``).
+    """Return the client and the device called ``device`` (``"cpu"``, ``"cuda:1"``).
 
-    ``plugin`` is the path of a PJRT C-API library whose platform is preferred;
-    with an empty ``device`` its first device is meant. Raises
+    ``plugin`` is the path of a PJRT C-API library, which is preferred if its platform is
+    the one named. If ``device`` is empty, its first device is returned. Raises
     :class:`DeviceNotFound` and :class:`PluginError`.
     """
     name, _, suffix = device.partition(":")
@@ -88,9 +88,9 @@ def open_device(device: str, plugin: str = "") -> tuple[Any, Device]:
 
 
 def shared_client(platform: str) -> Any:
-    """The client that has the devices of all processes which ``jax.distributed.initialize`` joined.
+    """Return the client that has the devices of all processes that ``jax.distributed.initialize`` joined.
 
-    It is JAX's own: processes tell each other of their devices once.
+    It is JAX's own client, because processes tell each other about their devices only once.
     """
     try:
         return _jaxlib.installed_client(platform)
@@ -102,7 +102,7 @@ def shared_client(platform: str) -> Any:
 
 
 def list_platforms(plugin: str = "") -> list[Platform]:
-    """Every platform that can be opened here, the embedded CPU first; initialises installed plugins."""
+    """Return every platform that can be opened here, the embedded CPU first; initialize installed plugins."""
     found = [_describe(_embedded_client(), EMBEDDED, "embedded")]
     if plugin:
         client = _library_client(plugin)
@@ -114,10 +114,10 @@ def list_platforms(plugin: str = "") -> list[Platform]:
 
 
 def probe_library(path: str) -> tuple[int, int]:
-    """The PJRT C-API version of the plugin library ``path``, found out in a child process.
+    """Return the PJRT C-API version of the plugin library ``path``, which a child process reads.
 
-    Raises :class:`PluginError` where the file is missing, cannot be loaded or is
-    no PJRT plugin.
+    Raises :class:`PluginError` if the file is missing, cannot be loaded or is not a
+    PJRT plugin.
     """
     file = Path(path)
     if not file.is_file():
@@ -148,7 +148,7 @@ _PLUGIN_HINT = "give the path of a PJRT C-API library: a shared object that expo
 
 
 def _find_client(platform: str, plugin: str) -> tuple[Any, bool]:
-    """The client for ``platform`` and whether it is the embedded CPU's."""
+    """Return the client for ``platform``, and whether it is the embedded CPU's."""
     if plugin:
         client = _library_client(plugin)
         if platform in ("", client.platform):

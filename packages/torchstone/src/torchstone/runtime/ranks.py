@@ -1,4 +1,4 @@
-"""Programs that several ranks run together: each on a device and on arrays of its own.
+"""Programs that several ranks run together, each on its own device and its own arrays.
 
 Not here: programs that the compiler splits over a mesh (:mod:`.sharded`).
 """
@@ -21,16 +21,16 @@ from .sharded import one_at_a_time
 
 @dataclass(frozen=True)
 class RankDevices:
-    """The devices of all ranks, in order. ``local`` has those of this process by rank, in order, too."""
+    """The devices of all ranks, in order. ``local`` maps the ranks of this process to their devices."""
 
     handles: tuple[Any, ...]
     local: Mapping[int, Device]
 
 
 def rank_devices(client: Any, platform: str, count: int, *, shares_host_memory: bool) -> RankDevices:
-    """The first ``count`` devices of a platform, one for each rank, in all processes of its client.
+    """Return the first ``count`` devices of a platform, one for each rank, over all processes of its client.
 
-    Raises :class:`~torchstone.errors.ShardingError` where there are fewer.
+    Raises :class:`~torchstone.errors.ShardingError` if there are fewer.
     """
     handles = _jaxlib_meshes.all_devices(client)
     if len(handles) < count:
@@ -62,9 +62,9 @@ class RankedProgram:
         self._execute = _jaxlib.partitioned_executor(handle)
 
     def __call__(self, arguments: Mapping[int, Sequence[Any]]) -> dict[int, list[Buffer]]:
-        """Run on the arguments of each rank of this process, which are what :meth:`place` takes.
+        """Run on the arguments of each rank of this process; :meth:`place` says what they may be.
 
-        The results are by rank, too. Raises InputMismatch naming the argument, and EngineError where the
+        The results are by rank, too. Raises InputMismatch naming a wrong argument, and EngineError if the
         execution fails.
         """
         local = self.devices.local
@@ -100,10 +100,10 @@ class RankedProgram:
         return Compiled(name, text, _jaxlib.memory_sizes(self._handle))
 
     def place(self, array: Any, position: int, rank: int) -> Buffer:
-        """``array`` on the device of ``rank``, as the argument at ``position``.
+        """Import ``array`` on the device of ``rank``, as the argument at ``position``.
 
-        It is a Buffer, a NumPy array, a torch tensor or a DLPack object. Raises
-        :class:`~torchstone.errors.InputMismatch` where it is not what the program takes.
+        ``array`` is a Buffer, a NumPy array, a torch tensor or a DLPack object. Raises
+        :class:`~torchstone.errors.InputMismatch` if it does not have the argument's shape and dtype.
         """
         buffer = import_array(self.devices.local[rank], array)
         check_buffer(buffer, self.inputs[position], position)
@@ -123,12 +123,12 @@ class RankPart:
 
     @property
     def inputs(self) -> tuple[BufferSpec, ...]:
-        """What the program takes."""
+        """The specs of the program's arguments."""
         return self.program.inputs
 
     @property
     def outputs(self) -> tuple[BufferSpec, ...]:
-        """What the program returns."""
+        """The specs of the program's results."""
         return self.program.outputs
 
     def place(self, array: Any, position: int) -> Buffer:

@@ -1,9 +1,10 @@
-"""Reductions that XLA's CPU compiler must not give to YNN, its library of kernels.
+"""Keeps XLA's CPU compiler from giving reductions of long rows to YNN, its library of kernels.
 
 YNN reduces the rows of ``(n, m)`` at the speed of memory up to an ``m`` of 16,384, and 25 to 80 times
-slower beyond: the sum of 64 × 36,864 float32 takes 14 ms instead of 0.2. XLA's own loops have no such
-step. XLA knows a reduction for YNN by its body, one operation. Here the bodies of those with longer
-rows round to the precision that they have, which changes nothing else.
+slower beyond: the sum of 64 × 36,864 float32 takes 14 ms instead of 0.2. XLA's own loops do not slow down
+at that size. XLA gives a reduction to YNN if its body is a single operation. So here the body of a reduction
+with longer rows gets a second operation, which rounds to the precision that the value already has. That
+does not change the result.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 _LONGEST_ROW = 16_384
 
 _PRECISIONS = {"f32": (8, 23), "bf16": (8, 7), "f16": (5, 10)}
-"""Bits of exponent and mantissa of what YNN reduces."""
+"""Bits of exponent and mantissa of the dtypes that YNN reduces."""
 
 
 def keep_from_ynn(module: Any) -> None:
-    """Rewrite the bodies of reductions with long rows in a parsed module, those in nested regions too."""
+    """Rewrite the bodies of reductions with long rows, in a parsed module and its nested regions."""
     for op in _jaxlib.operations(module, "stablehlo.reduce"):
         if _has_long_rows(op):
             (block,) = op.operation.regions[0].blocks

@@ -1,8 +1,8 @@
 """The reference engine: the StableHLO interpreter, which is slow and follows the specification.
 
-It runs in a child process (:mod:`._reference_worker`), because it aborts on what
-it does not support. A crash, a timeout and an unsupported operation are
-:class:`EngineError`, and the next call works. Buffers live on the embedded CPU as
+It runs in a child process (:mod:`._reference_worker`), because it aborts its process if
+it does not support something. A crash, a timeout or an unsupported operation raises
+:class:`EngineError`, and the next call works again. Buffers are on the embedded CPU, as
 with :mod:`.pjrt`.
 """
 
@@ -52,7 +52,7 @@ UNSUPPORTED_OPERATIONS: Mapping[str, str] = {
     "stablehlo.triangular_solve of a batch": "the interpreter reads the diagonal of one matrix only",
     "stablehlo.unary_einsum": _DECOMPOSE,
 }
-"""Operations that the interpreter of this jaxlib cannot run, with the reason."""
+"""Operations that the interpreter of this jaxlib cannot run, with the reasons."""
 
 _BOOT = """\
 import json, sys
@@ -65,7 +65,7 @@ serve(Connection(requests), Connection(answers))
 
 
 class ReferenceEngine(HostedEngine):
-    """Compiles for the StableHLO interpreter; one child process runs all its programs, one at a time."""
+    """An engine for the StableHLO interpreter; one child process runs all its programs, one at a time."""
 
     name = "reference"
     platform = "interpreter"
@@ -75,7 +75,10 @@ class ReferenceEngine(HostedEngine):
         self._worker = _Worker()
 
     def translate(self, program: modules.Module) -> Function:
-        """Raises :class:`UnsupportedByEngine` naming all operations that the interpreter lacks."""
+        """Return a function that runs ``program`` in the child process.
+
+        Raises :class:`UnsupportedByEngine` naming all operations that the interpreter lacks.
+        """
         translated, operations = modules.for_interpreter(program)
         unsupported = sorted(operations & UNSUPPORTED_OPERATIONS.keys())
         if unsupported:
@@ -90,7 +93,7 @@ class ReferenceEngine(HostedEngine):
 
 
 def _to_storage(values: numpy.ndarray[Any, Any]) -> list[numpy.ndarray[Any, Any]]:
-    """The arrays that carry one tensor; see :func:`._interpreter_programs.storage_type`."""
+    """Return the arrays that carry one tensor; see :func:`._interpreter_programs.storage_type`."""
     dtype = dtypes.from_numpy(values.dtype)
     if dtype.is_complex:
         return [values.real, values.imag]
@@ -101,7 +104,7 @@ def _to_storage(values: numpy.ndarray[Any, Any]) -> list[numpy.ndarray[Any, Any]
 
 
 def _from_storage(spec: BufferSpec, answers: Any) -> numpy.ndarray[Any, Any]:
-    """The inverse of :func:`_to_storage`, reading from an iterator of arrays."""
+    """Read the arrays that carry one tensor from an iterator: the inverse of :func:`_to_storage`."""
     if spec.dtype.is_complex:
         result = numpy.empty(spec.shape, spec.dtype.numpy)
         result.real, result.imag = (next(answers).reshape(spec.shape) for _ in range(2))
@@ -117,10 +120,10 @@ def _storage_dtype(dtype: dtypes.DType) -> numpy.dtype[Any]:
 
 
 class _Child:
-    """A running worker process and its pipes; ``stop`` ends it, at the latest when this object goes."""
+    """A running worker process and its pipes; ``stop`` ends it, and is called when this object is deleted."""
 
     def __init__(self) -> None:
-        """Start with this process's import path; nothing of ``__main__`` is imported there."""
+        """Start the process with this process's import path; it does not import ``__main__``."""
         request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - stop() closes it
@@ -139,7 +142,7 @@ class _Child:
         self.stop = weakref.finalize(self, _release, self.process, self.requests, self.answers, self.log)
 
     def last_line(self) -> str:
-        """What the worker or its fork printed last."""
+        """Return the last line that the worker or its fork printed, after a colon; empty if there is none."""
         self.log.seek(0)
         lines = self.log.read().decode(errors="replace").strip().splitlines()
         return f": {lines[-1][:500]}" if lines else ""
@@ -157,17 +160,17 @@ def _release(
 
 
 class _Worker:
-    """The child process; started at first use and again after it died or took too long."""
+    """The child process; started at first use, and again after it died or took too long."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: _Child | None = None
 
     def run(self, program: bytes, arrays: Arrays) -> list[numpy.ndarray[Any, Any]]:
-        """Run one program in the child; every failure is an :class:`EngineError`."""
+        """Run one program in the child process; every failure raises :class:`EngineError`."""
         with self._lock:
             child = self._child = self._child or _Child()
-            child.log.seek(0)  # the offset is the child's too
+            child.log.seek(0)  # the child shares the file offset
             child.log.truncate()
             try:
                 child.requests.send_bytes(program)
@@ -183,7 +186,7 @@ class _Worker:
                     f"{error}{child.last_line()}",
                     hint="the program uses something that the interpreter lacks; use the pjrt engine",
                 ) from error
-            except BaseException as error:  # also an interruption: an answer would be left behind
+            except BaseException as error:  # interruptions too: they would leave an unread answer in the pipe
                 self._child = None
                 last = child.last_line()
                 child.stop()

@@ -1,11 +1,11 @@
-"""Memory of an engine that torch tensors show, and calls that update it in place.
+"""Engine memory that torch tensors view, and calls that update it in place.
 
 A program that updates state (:class:`~.engine.CompileOptions`, ``updates``) reuses an argument's memory
-only if XLA owns it. So the memory of such state is XLA's, and torch looks at it by its address. Each
-execution deletes the arrays that it took and gives others at the same addresses: whoever holds a tensor
-over such memory sees every update, and nothing is copied.
+only if XLA owns that memory. So the memory of such state belongs to XLA, and torch tensors view it by its
+address. Each execution deletes the arrays that it took, and returns new ones at the same addresses. So a
+tensor over such memory shows every update, and nothing is copied.
 
-Only for devices whose memory PyTorch has too: those that share the host's, and GPUs.
+This works only on devices whose memory PyTorch can use too: those that share the host's memory, and GPUs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _pointer = _jaxlib.pointer
 
 
 class Resident:
-    """The array that lies at an address now. The tensor that shows the address keeps this object alive."""
+    """Holds the array that is now at an address. The tensor over that memory keeps this object alive."""
 
     __slots__ = ("__array_interface__", "__cuda_array_interface__", "__weakref__", "address", "array")
 
@@ -44,14 +44,14 @@ class Resident:
 
 
 def reside(device: Device, tensor: torch.Tensor) -> tuple[Resident, torch.Tensor]:
-    """The values of a contiguous ``tensor`` in memory of the engine's, and a tensor over that memory."""
+    """Copy a contiguous ``tensor`` to engine memory; return the resident and a tensor over that memory."""
     dtype = dtypes.from_torch(tensor.dtype)
     array = _jaxlib.put(_unaligned(numpy_view(tensor.detach().cpu(), dtype)), device.handle)
     return shown(device, array, BufferSpec(tuple(tensor.shape), dtype))
 
 
 def shown(device: Device, array: Any, spec: BufferSpec) -> tuple[Resident, torch.Tensor]:
-    """An array that XLA owns, and a tensor over its memory."""
+    """Return a resident for an array that XLA owns, and a tensor over its memory."""
     size = math.prod(spec.shape) * spec.dtype.itemsize
     gpu = streams.torch_device(device)
     resident = Resident(array, size, on_gpu=gpu is not None)
@@ -64,7 +64,7 @@ def shown(device: Device, array: Any, spec: BufferSpec) -> tuple[Resident, torch
 
 
 def _unaligned(values: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """A copy of ``values`` at an address that PJRT cannot alias, so that the array is XLA's own."""
+    """Copy ``values`` to an address that PJRT cannot alias, so that XLA makes an array of its own."""
     room = numpy.empty(values.nbytes + ALIGNMENT, numpy.uint8)
     half = ALIGNMENT // 2  # enough for every dtype
     first = (half - room.ctypes.data) % ALIGNMENT
@@ -74,10 +74,10 @@ def _unaligned(values: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
 
 
 class ResidentCall:
-    """A program whose first arguments are residents and the others torch tensors.
+    """A program whose first arguments are residents, and the others torch tensors.
 
-    ``updates`` maps residents by position to the results that take their place. The other results
-    come back as arrays, in their order: :func:`~.torch_bridge.owned` and :func:`shown` make tensors of them.
+    ``updates`` has pairs of a resident's position and the result that takes its place. The other results
+    are returned as arrays, in order; :func:`~.torch_bridge.owned` and :func:`shown` make tensors of them.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ResidentCall:
         self.outputs = tuple(outputs)
 
     def __call__(self, residents: Sequence[Resident], tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """Run once; returns the arrays of the results that update nothing."""
+        """Run once; return the arrays of the results that do not update a resident."""
         check_count(len(residents) + len(tensors), self._residents + len(self._arguments))
         if self._gpu is not None:
             self._follow_torch(self._gpu, tensors)
@@ -129,8 +129,8 @@ class ResidentCall:
 
     @staticmethod
     def _follow_torch(gpu: Device, tensors: Sequence[torch.Tensor]) -> None:
-        """Let the program start when PyTorch's work is done: it may write into the residents."""
+        """Let the program start only after PyTorch's queued work, because the program may write residents."""
         if any(streams.is_here(gpu, tensor) for tensor in tensors):
             streams.engine_waits(gpu)
-        else:  # no argument could tell
+        else:  # without an argument on the GPU, only the host can wait
             streams.host_waits(gpu)

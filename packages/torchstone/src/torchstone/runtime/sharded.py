@@ -1,8 +1,8 @@
 """Programs that run on the devices of a mesh: arrays in parts, and the call layer for them.
 
-The engine compiles them (:mod:`.pjrt`); what a mesh is, and which part of an array a device has, is in
-:mod:`torchstone.sharding`. The devices may belong to several processes, which make the same calls: each
-has the parts of its own devices.
+:mod:`.pjrt` compiles them. :mod:`torchstone.sharding` defines meshes, and which part of an array a device
+has. The devices may belong to several processes. These all make the same calls, and each has the parts of
+its own devices.
 """
 
 from __future__ import annotations
@@ -27,14 +27,19 @@ from .executable import Compiled
 from .imports import import_array
 
 one_at_a_time = threading.Lock()
-"""Parts of a program wait for each other, and two programs could hold the threads that the other needs."""
+"""Held while a program runs on several devices.
+
+The parts of a program wait for each other. So of two programs at the same time, each could hold threads that
+the other needs.
+"""
 
 
 @dataclass(frozen=True)
 class MeshDevices:
-    """The devices of a mesh, in its order. ``staging`` is what arrays of the host are imported for.
+    """The devices of a mesh, in the mesh's order.
 
-    ``compile`` makes programs for the same devices, of a module and its arguments' specs.
+    Arrays on the host are imported for the device ``staging`` first. ``compile`` compiles a module, given its
+    arguments' specs, for the same devices.
     """
 
     mesh: Mesh
@@ -51,9 +56,9 @@ class MeshDevices:
 class ShardedBuffer(Buffer):
     """An array in parts on the devices of a mesh.
 
-    ``array`` is the list of the arrays of this process's devices, and ``slices`` says where each belongs;
-    parts of several devices may be copies of each other. ``spec`` is how the whole is split, if it is one
-    of the program's arguments.
+    ``array`` is the list of the arrays on this process's devices, and ``slices`` has the place of each in the
+    whole array. Parts on several devices may be copies of each other. ``spec`` says how the whole array is
+    split; it is None if none of the program's arguments is split that way.
     """
 
     __slots__ = ("devices", "slices", "spec")
@@ -76,13 +81,13 @@ class ShardedBuffer(Buffer):
         self.spec = spec
 
     def is_deleted(self) -> bool:
-        """Whether the memory of one of the parts was given away."""
+        """Whether the memory of any part was given away."""
         return any(part.is_deleted() for part in self.array)
 
     def to_numpy(self) -> numpy.ndarray[Any, Any]:
-        """The whole array in memory of its own: a counted copy.
+        """Return the whole array in memory of its own: a counted copy.
 
-        Where other processes have parts of it, they send these: all of them must ask for it.
+        If other processes have parts of the array, they send these. So all processes must call this.
         """
         self._check_alive()
         if self.spec is not None and not self._is_here():
@@ -93,24 +98,24 @@ class ShardedBuffer(Buffer):
         for part, where in zip(self.array, self.slices, strict=True):
             if where not in seen:
                 seen.append(where)
-                # What does not split evenly has padding behind its last part.
+                # If an axis does not split evenly, its last part has padding at the end.
                 inside = tuple(slice(0, one.stop - one.start) for one in where)
                 whole[where] = _jaxlib.to_numpy(part)[inside]
         return whole
 
     def _is_here(self) -> bool:
-        """Whether the parts of this process make the whole array."""
+        """Whether the parts of this process make up the whole array."""
         return block(self.slices) == tuple(slice(0, size) for size in self.shape)
 
     def _gathered(self, spec: Spec) -> Buffer:
-        """A copy of the whole array on each device."""
+        """Return a copy of the whole array on each device."""
         module = gathering(self.devices.mesh, spec, BufferSpec(self.shape, self.dtype))
         (copy,) = self.devices.compile(module.encode(), [spec])(self)
         return copy
 
 
 def gathering(mesh: Mesh, spec: Spec, array: BufferSpec) -> str:
-    """A module that returns its argument, which is split as ``spec`` says, as a copy on each device."""
+    """Return a module that copies its argument, which is split as ``spec`` says, whole to each device."""
     axes = ", ".join(f"{json.dumps(name)}={size}" for name, size in mesh.axes.items())
     parts = ", ".join(f"{{{', '.join(map(json.dumps, names))}}}" for names in spec)
     whole = ", ".join(["{}"] * len(spec))
@@ -155,14 +160,14 @@ class ShardedProgram:
         ]
 
     def _spec_of(self, shape: Sequence[int], parts: Sequence[Part]) -> Spec | None:
-        """The spec of an argument of this shape that lies in the same parts; None where there is none."""
+        """Return the spec of an argument with this shape and the same parts; None if there is none."""
         known = zip(self.inputs, self._shardings, self._parts, strict=True)
         return next((spec for one, spec, own in known if one.shape == shape and own == parts), None)
 
     def __call__(self, *arguments: Any) -> list[Buffer]:
-        """Run on what :meth:`place` takes; the results are in parts, too.
+        """Run on arguments that :meth:`place` accepts; the results are in parts, too.
 
-        Raises InputMismatch naming the argument, and EngineError where the execution fails.
+        Raises InputMismatch naming a wrong argument, and EngineError if the execution fails.
         """
         check_count(len(arguments), len(self.inputs))
         if forks.threads_lost:
@@ -191,11 +196,11 @@ class ShardedProgram:
         return Compiled(name, text, _jaxlib.memory_sizes(self._handle))
 
     def place(self, array: Any, position: int) -> ShardedBuffer:
-        """``array`` in the parts that the argument at ``position`` has; one that has them already as it is.
+        """Split ``array`` into the parts that the argument at ``position`` has.
 
-        It is a Buffer, a NumPy array, a torch tensor, a DLPack object or the
-        :class:`~torchstone.LocalPart` of one of these. Raises
-        :class:`~torchstone.errors.InputMismatch` where it is not what the program takes.
+        ``array`` is a Buffer, a NumPy array, a torch tensor, a DLPack object or the
+        :class:`~torchstone.LocalPart` of one of these. If it has the right parts already, it is returned as
+        it is. Raises :class:`~torchstone.errors.InputMismatch` if it is not what the program takes.
         """
         slices = [self._parts[position][place] for place in self.devices.local]
         spec = self.inputs[position]
@@ -224,7 +229,7 @@ class ShardedProgram:
     def _part_of_process(
         self, given: LocalPart, slices: Sequence[Part], label: str, dtype: DType
     ) -> tuple[numpy.ndarray[Any, Any], list[int]]:
-        """The array that this process has of an argument, and where it begins in the whole."""
+        """Return the part of an argument that this process has, and where it begins in the whole."""
         own = block(slices)
         if own is None:
             raise InputMismatch(

@@ -1,13 +1,12 @@
-"""Sums of many shifted signals, computed once on XLA's CPU.
+"""Makes XLA's CPU compiler compute sums of many shifted signals only once.
 
-A depthwise convolution is a sum of products with slices of its signal. XLA's CPU compiler takes
-elementwise operations for cheap, and computes them anew in each operation that reads the result: 49
-products for each element of a 7 × 7 kernel, three times where layer norm follows. Optimization barriers
-do not keep it from that. Here each such sum becomes the result of a function that XLA is told not to
-inline.
+A depthwise convolution is a sum of products with slices of its signal. XLA's CPU compiler assumes that
+elementwise operations are cheap, and computes them again in each operation that reads the result. For a
+7 × 7 kernel that is 49 products for each element, three times if layer norm follows. Optimization barriers
+do not prevent this. Here each such sum becomes the result of a function that XLA is told not to inline.
 
-This comes before the assignment of layouts: products with slices are fastest with channels first, in
-which the elements of a slice lie side by side.
+This pass runs before the assignment of layouts: products with slices are fastest with channels first,
+because the elements of a slice are then adjacent in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from . import _composites, _jaxlib
 ir, stablehlo, func = _jaxlib.ir, _jaxlib.stablehlo, _jaxlib.func
 
 _FEWEST = 8
-"""Different slices in a sum that is worth a function of its own."""
+"""The smallest number of different slices in a sum that gets a function of its own."""
 _JOINED = frozenset(
     f"stablehlo.{name}"
     for name in (
@@ -27,18 +26,18 @@ _JOINED = frozenset(
         *("minimum", "multiply", "negate", "or", "reshape", "select", "slice", "subtract"),
     )
 )
-"""Operations that XLA repeats in each of their readers."""
+"""Operations that XLA computes again in each operation that reads their result."""
 _SUMS = frozenset({"stablehlo.add", "stablehlo.subtract"})
 _LAYOUTS = frozenset({"stablehlo.reshape", "stablehlo.transpose"})
-"""Operations in whose place XLA sees the one that reads their result."""
+"""Operations that XLA looks through: the readers of their result count as readers of their operand."""
 
 
 def compute_once(module: Any) -> None:
-    """Give each sum of many slices with several readers, in ``@main`` of a parsed module, a function."""
+    """Move each sum of many slices that has several readers, in ``@main``, to a function of its own."""
     if len(_jaxlib.operations(module, "stablehlo.slice")) < _FEWEST:
         return
     _composites.inline_composites(module)
-    slices: dict[Any, frozenset[Any]] = {}  # in the sum that a value is or is computed from
+    slices: dict[Any, frozenset[Any]] = {}  # by value: the slices in the sum that it is or is computed from
     moved: dict[Any, None] = {}
     found = 0
     for operation in list(_jaxlib.main_function(module).entry_block.operations):
@@ -52,13 +51,16 @@ def compute_once(module: Any) -> None:
             found += 1
         elif added:
             slices[value] = added
-    for op in reversed(moved):  # not before: until then no other value has the address of one of theirs
+    for op in reversed(moved):  # erased only now, so that no new value gets the address of one of theirs
         if not list(op.results[0].uses):
             op.erase()
 
 
 def _slices(op: Any, earlier: list[frozenset[Any]]) -> frozenset[Any]:
-    """Slices, ``_FEWEST`` at most, in the sum that is behind the result; ``earlier``: behind the operands."""
+    """Return the slices, at most ``_FEWEST``, in the sum that the result of ``op`` is computed from.
+
+    ``earlier`` has the same for the operands.
+    """
     if op.name == "stablehlo.slice":
         return frozenset({op.results[0]})
     if op.name in _SUMS:
@@ -75,7 +77,10 @@ def _has_several_readers(value: Any) -> bool:
 
 
 def _outline(module: Any, value: Any, name: str) -> list[Any]:
-    """Compute ``value`` in a function with all that XLA would repeat with it, of which it has copies."""
+    """Compute ``value`` in a new function ``name``, and return the operations that were copied to it.
+
+    These are the operations that XLA would repeat together with ``value``.
+    """
     operations, inputs = _cone(value)
     with value.owner.location:
         with ir.InsertionPoint.at_block_begin(module.body):
@@ -92,7 +97,7 @@ def _outline(module: Any, value: Any, name: str) -> list[Any]:
 
 
 def _cone(value: Any) -> tuple[list[Any], list[Any]]:
-    """The operations that XLA would repeat with ``value``'s, in order, and the values that they read."""
+    """Return the operations that XLA would repeat to compute ``value``, in order, and what they read."""
     operations: dict[Any, Any] = {}
     inputs: dict[Any, None] = {}
     waiting = [value]
@@ -109,7 +114,7 @@ def _cone(value: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _copied(operations: list[Any], values: dict[Any, Any]) -> Any:
-    """Copies of ``operations`` that read ``values`` in place of their keys; the result of the last."""
+    """Copy ``operations``, with operands replaced as ``values`` says; return the result of the last copy."""
     for op in operations:
         made = op.clone()
         for place, operand in enumerate(op.operands):

@@ -1,6 +1,6 @@
-"""An engine that runs StableHLO one operation after another, with a kernel in NumPy for each.
+"""The base class of engines that run StableHLO one operation after another, with a NumPy kernel for each.
 
-Control flow, calls, composites, constants and functions are here; what computes is the subclass's.
+Control flow, calls, composites, constants and functions are here. A subclass has the kernels that compute.
 """
 
 from __future__ import annotations
@@ -20,20 +20,26 @@ from .modules import Module
 
 Array = NDArray[Any]
 Kernel = Callable[..., Any]
-"""``(operation, *arrays, *regions)``: the array, or the arrays, of its results. It only reads its arrays.
+"""A function of ``(operation, *arrays, *regions)`` that returns one array, or a list with one per result.
 
-A region is a function from arrays to a list of arrays.
+It only reads its arrays. A region is a function from arrays to a list of arrays.
 """
 Values = dict[int, Array]
 
 
 class SimulatedEngine(HostedEngine):
-    """A subclass has ``name``, ``platform``, and ``kernels`` by operation (``"add"``, ``"dot_general"``)."""
+    """An engine that runs each operation with a kernel in Python.
+
+    A subclass has ``name``, ``platform``, and ``kernels`` by operation (``"add"``, ``"dot_general"``).
+    """
 
     kernels: ClassVar[Mapping[str, Kernel]]
 
     def translate(self, program: Module) -> Function:
-        """Raises :class:`UnsupportedByEngine` with the operations that have no kernel."""
+        """Return a function that runs ``program``.
+
+        Raises :class:`UnsupportedByEngine` with the operations that have no kernel.
+        """
         functions = _stablehlo.read(program.bytecode)
         kernels = {**self.kernels, **_CONTROL}
         lacking = {op.name for op in _operations(functions.values())} - kernels.keys() - _CALLS.keys()
@@ -80,7 +86,7 @@ def _operations(blocks: Any) -> Iterator[Operation]:
 
 
 _CALLS = {"func.call": "callee", "composite": "decomposition"}
-"""Operations that run a function of the module, by the attribute that names it."""
+"""Operations that run a function of the module, and the attribute of each that names the function."""
 
 
 def _constant(op: Operation) -> Array:

@@ -1,8 +1,8 @@
-"""Memory of a GPU that PyTorch and PJRT both use: which it is, and in what order they use it.
+"""Shares the memory of a GPU between PyTorch and PJRT, and keeps their uses of it in order.
 
-PyTorch queues its work on a current stream, PJRT on streams of its own. :func:`engine_waits` lets what PJRT
-starts from now on follow what PyTorch has queued, :func:`torch_waits` the other way round. The GPU waits, the
-host does not.
+PyTorch queues its work on a current stream, and PJRT on its own streams. With :func:`engine_waits`, work that
+PJRT starts from now on runs after the work that PyTorch has queued; :func:`torch_waits` does the opposite.
+Only the GPU waits, not the host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _from_dlpack: Callable[[Any], torch.Tensor] = tensors.from_dlpack.get()
 
 @functools.cache
 def torch_device(device: Device) -> torch.device | None:
-    """PyTorch's name for the memory of ``device``; None where it is the host's or out of PyTorch's reach."""
+    """Return PyTorch's device with the memory of ``device``; None for host memory, or if PyTorch has none."""
     if device.shares_host_memory or device.platform not in _GPUS:
         return None
     index = int(device.handle.local_hardware_id)
@@ -34,34 +34,34 @@ def torch_device(device: Device) -> torch.device | None:
 
 
 def is_here(device: Device, tensor: torch.Tensor) -> bool:
-    """Whether a tensor with elements lies in the memory of an accelerator."""
+    """Whether ``tensor`` has elements and is in the memory of the GPU ``device``."""
     return not tensor.is_cpu and tensor.device == torch_device(device) and tensor.numel() > 0
 
 
 def engine_waits(device: Device) -> None:
-    """Arrays that :func:`taken` makes from now on are ready when PyTorch's work of now is done."""
+    """Make arrays from :func:`taken` wait, from now on, for the work that PyTorch has queued until now."""
     _external_stream(device).wait_stream(torch.cuda.current_stream(torch_device(device)))
 
 
 def taken(device: Device, tensor: torch.Tensor) -> Any:
-    """The array over the memory of a contiguous tensor that :func:`is_here`; it keeps the tensor alive."""
+    """Return an array over the memory of a contiguous tensor that :func:`is_here`; it keeps that alive."""
     return _jaxlib.import_dlpack(_to_dlpack(tensor), device.handle, _external_stream(device).cuda_stream)
 
 
 def shown(device: Device, array: Any) -> torch.Tensor:
-    """A tensor over the memory of ``array``, for work that PyTorch's current stream does from now on."""
+    """Return a tensor over the memory of ``array``, for work on PyTorch's current stream from now on."""
     return _from_dlpack(_exported(device, array))
 
 
 def torch_waits(device: Device, array: Any) -> None:
-    """What PyTorch's current stream does from now on follows the program that makes ``array``."""
+    """Make later work on PyTorch's current stream wait for the program that computes ``array``."""
     _exported(device, array)
 
 
 def host_waits(device: Device) -> None:
-    """Return when PyTorch's current stream has done its work.
+    """Let the host wait until PyTorch's current stream has done its work.
 
-    Before memory is written by a transfer: what PyTorch still reads there may have been freed already.
+    Call this before a transfer writes memory: it may be memory that PyTorch has freed but still reads.
     """
     torch.cuda.current_stream(torch_device(device)).synchronize()
 
@@ -72,6 +72,6 @@ def _exported(device: Device, array: Any) -> Any:
 
 @functools.cache
 def _external_stream(device: Device) -> torch.cuda.ExternalStream:
-    """The stream on which PJRT looks for work of others, chosen once: PJRT has several."""
+    """Return the stream on which PJRT waits for others' work; chosen once, because PJRT has several."""
     stream = device.handle.get_stream_for_external_ready_events()
     return torch.cuda.ExternalStream(stream, device=torch_device(device))

@@ -1,7 +1,7 @@
-"""Single torch tensors in and out of an engine; :mod:`.torch_calls` has calls with lists of them.
+"""Converts single torch tensors to buffers and back; :mod:`.torch_calls` has calls with lists of tensors.
 
-Imported only when a torch tensor shows up, so that the rest of the runtime works in a process without
-torch. The rules on copies are those of :mod:`.imports`.
+This module is imported only when a torch tensor is passed, so that the rest of the runtime works in a
+process without torch. The rules on copies are those of :mod:`.imports`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from . import _jaxlib, streams
 from .buffers import ALIGNMENT, Buffer, Device, copy_to_device
 from .counters import counters
 
-# The C functions: the Python wrappers around them cost as much as an import.
+# These are the C functions: the Python wrappers around them cost as much as the import of a tensor.
 to_dlpack: Callable[[torch.Tensor], Any] = tensors.to_dlpack.get()
 from_dlpack: Callable[[Any], torch.Tensor] = tensors.from_dlpack.get()
 
 spans.follow_torch()
 
 PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-"""Types whose memory is what it seems; subclasses go through the slower, careful road."""
+"""Types of tensors whose memory can be used directly; subclasses take a slower path with more checks."""
 
 
 class Placement(NamedTuple):
-    """How tensors of a device that PyTorch runs on get into programs and out of them.
+    """How tensors on a device of PyTorch get into programs and out of them.
 
-    ``read``: a tensor's values in one of the CPU, for reading (it may be the same memory). ``take``: a
-    tensor of that device with the values of a contiguous one of the CPU, which is given away.
+    ``read`` returns a CPU tensor with the values of a tensor on the device. The result must only be read,
+    because it may be the same memory. ``take`` returns a tensor on the device with the values of a contiguous
+    CPU tensor, which the caller gives away.
     """
 
     read: Callable[[torch.Tensor], torch.Tensor]
@@ -44,17 +45,17 @@ class Placement(NamedTuple):
 
 
 placements: dict[str, Placement] = {}
-"""By device type, of devices that know a shorter way than ``tensor.to``."""
+"""The placements, by device type, of devices that have a faster way than ``tensor.to``."""
 
 
 def placement_of(device: torch.device) -> Placement:
-    """How tensors of ``device`` get into programs and out of them."""
+    """Return how tensors on ``device`` get into programs and out of them."""
     known = placements.get(device.type)
     return known or Placement(lambda tensor: tensor.detach().cpu(), lambda host: host.to(device))
 
 
 def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
-    """A buffer with ``tensor``'s values: an alias where the rules allow, else a counted copy."""
+    """Return a buffer with ``tensor``'s values: an alias if the rules allow it, else a counted copy."""
     dtype = _dtype_of(tensor)
     try:
         plain = _plain(device, tensor)
@@ -86,9 +87,9 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
 
 
 def to_torch(buffer: Buffer, *, on_device: bool = False) -> torch.Tensor:
-    """``buffer`` as a torch CPU tensor: the same memory on the CPU, a counted copy elsewhere.
+    """Return ``buffer`` as a torch CPU tensor: the same memory if it is on the CPU, else a counted copy.
 
-    ``on_device`` leaves it in the memory of a GPU that PyTorch has too, without a copy.
+    ``on_device`` leaves it on its device instead, without a copy, if that is a GPU that PyTorch can use too.
     """
     if buffer.dtype in dtypes.SUB_BYTE:
         raise UnsupportedDtype(
@@ -106,7 +107,7 @@ def to_torch(buffer: Buffer, *, on_device: bool = False) -> torch.Tensor:
 
 
 def owned(device: Device, array: Any) -> torch.Tensor:
-    """An array in memory that PyTorch has too, the host's or a GPU's, as a torch tensor that owns it."""
+    """Return a torch tensor that owns an array in memory that PyTorch can use: the host's or a GPU's."""
     return (
         from_dlpack(_jaxlib.export_dlpack(array))
         if device.shares_host_memory
@@ -115,7 +116,7 @@ def owned(device: Device, array: Any) -> torch.Tensor:
 
 
 def _dtype_of(tensor: torch.Tensor) -> DType:
-    """The dtype of a tensor with memory of its own; sparse, wrapped and fake ones are refused."""
+    """Return the dtype of a tensor with plain memory; raise for sparse, wrapped and fake tensors."""
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_mkldnn:
         raise UnsupportedLayout(
             f"a tensor of layout {tensor.layout} is not a plain strided tensor",
@@ -138,7 +139,7 @@ def is_aligned(tensor: torch.Tensor) -> bool:
 
 
 def _plain(device: Device, tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` on the CPU or ``device``, detached, without lazy conjugate or negative bits, with memory."""
+    """Return ``tensor`` detached, on the CPU or ``device``, with memory and without lazy conj or neg bits."""
     plain = tensor.as_subclass(torch.Tensor).detach()
     if is_zero_tensor(plain):
         counters.copied("in", "autograd's zeros", plain.nbytes)
@@ -153,7 +154,10 @@ def _plain(device: Device, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def numpy_view(tensor: torch.Tensor, dtype: DType) -> numpy.ndarray[Any, Any]:
-    """The memory of a CPU tensor as NumPy array, also for dtypes that NumPy lacks."""
+    """Return a CPU tensor's memory as a NumPy array, also for dtypes that NumPy itself lacks.
+
+    If the tensor is not contiguous, the array is a copy.
+    """
     flat = tensor.contiguous().reshape(-1)
     if not flat.numel():
         return numpy.empty(tuple(tensor.shape), dtype.numpy)

@@ -1,4 +1,4 @@
-"""Programs called with lists of torch tensors, with as little work per call as is safe.
+"""Calls programs with lists of torch tensors, with as little work per call as is safe.
 
 The rules on copies are those of :mod:`.imports`.
 """
@@ -27,25 +27,27 @@ _export_dlpack = _jaxlib.export_dlpack
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 
 _VIEWS = 64
-"""Addresses that one argument remembers; a loop over preallocated inputs has few."""
+"""How many addresses one argument remembers; a loop over preallocated inputs has few."""
 
 
 class TorchCall:
-    """A program called with a list of torch tensors, giving torch CPU tensors.
+    """A program that is called with a list of torch tensors and returns torch CPU tensors.
 
-    ``static`` are positions of arguments (parameters, buffers) whose imported
-    form is kept from call to call. On a device that shares the host's memory
-    that form is a view of the tensor's address, which keeps nothing alive and
-    shows every in-place write; what cannot be viewed is copied on each call.
-    Elsewhere it is a copy, made anew when the tensor's address or version
-    counter changes (writes through ``.data`` do not change the counter); the
-    tensor's memory then lives as long as the copy is current. ``guarded``: the
-    caller knows that static arguments still have the type, dtype, shape, strides
-    and device of the last call's, so that only their addresses are compared.
-    ``donated`` are positions that the execution consumes: nothing of theirs is kept. ``left`` are results
-    that a :class:`~.gpu_calls.GpuCall` leaves on its GPU.
+    ``static`` has the positions of arguments (parameters, buffers) whose imported
+    form is kept from call to call. On a device that shares the host's memory,
+    that form is a view of the tensor's address, which does not keep the memory alive
+    and shows every in-place write; a tensor that cannot be viewed is copied in each
+    call. On other devices it is a copy, which is made again when the tensor's address
+    or version counter changes (writes through ``.data`` do not change the counter).
+    The tensor's memory is kept alive as long as the copy is current.
 
-    Safe from several threads.
+    ``guarded``: the caller knows that static arguments have the same type, dtype, shape,
+    strides and device as in the last call, so that only their addresses are compared.
+    ``donated`` has the positions of arguments that the execution consumes; nothing of them
+    is kept. ``left`` has the positions of results that a :class:`~.gpu_calls.GpuCall`
+    leaves on its GPU.
+
+    Safe to call from several threads.
     """
 
     def __init__(
@@ -75,11 +77,11 @@ class TorchCall:
         self._shares_outputs = device.shares_host_memory and not any(
             spec.dtype in dtypes.SUB_BYTE for spec in outputs
         )
-        # Replaced as a whole, never changed: safe between threads.
+        # This is only replaced as a whole and never changed, so it is safe between threads.
         self._known: _Known | None = None
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run once. Inputs are only read until the call returns; outputs are the caller's own."""
+        """Run once. The inputs are not read after the call has returned; the outputs belong to the caller."""
         check_count(len(tensors), len(self._arguments))
         known = self._known
         if (
@@ -107,14 +109,14 @@ class TorchCall:
         ]
 
     def _identities(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """What tells whether the kept form of each static argument is still current."""
+        """Return values that change when the kept form of a static argument is not current any more."""
         static = self._pick_static(tensors)
         if self._device.shares_host_memory:
             return list(map(_address, static))
         return [(tensor.data_ptr(), version_of(tensor)) for tensor in static]
 
     def _learn(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """Check and import each tensor by itself; remember what the next call may skip."""
+        """Check and import each tensor separately, and remember what the next call may skip."""
         pairs = list(zip(self._arguments, tensors, strict=True))
         plain = [argument.is_plain(tensor) for argument, tensor in pairs]
         arrays = [
@@ -140,8 +142,8 @@ class TorchCall:
     def _kept(
         self, tensors: Sequence[torch.Tensor], arrays: Sequence[Any]
     ) -> tuple[dict[int, Any], list[Any]]:
-        """What is kept of the static arguments, by position, and the storages that it needs."""
-        # Views never go stale; copies of host memory on the host would, unnoticed.
+        """Return the kept forms of the static arguments, by position, and the storages that these need."""
+        # Views never become stale. Copies on the host would, and nothing would notice.
         if self._device.shares_host_memory:
             viewable = [i for i in self._static if is_aligned(tensors[i])]
             return {i: self._arguments[i].view(tensors[i].data_ptr()) for i in viewable}, []
@@ -150,14 +152,14 @@ class TorchCall:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What one careful call has found out.
+    """What a call with full checks has found out, so that later calls can skip it.
 
     ``guards`` compares type, dtype, shape, strides, device and lazy bits of the
-    tensors that ``pick_unguarded`` picks in one C++ call (which also refuses one
-    tensor passed twice: that goes the careful road). ``arrays`` are the kept imports, None at the
-    positions in ``fresh``, which are imported on each call. ``storages`` keeps
-    the memory behind kept copies alive, so that an equal address means the
-    same memory, never a recycled one; views need no such care.
+    tensors that ``pick_unguarded`` picks, in one C++ call. It also refuses a tensor
+    that is passed twice, which then gets the full checks. ``arrays`` has the kept imports, and
+    None at the positions in ``fresh``, which are imported in each call. ``storages`` keeps
+    the memory behind kept copies alive, so that an equal address means the same memory and
+    not memory that was freed and allocated again; views do not need that.
     """
 
     guards: Any
@@ -169,9 +171,9 @@ class _Known:
 
 
 class Argument:
-    """One input of a :class:`TorchCall`: checks a tensor and imports it.
+    """One argument of a :class:`TorchCall`, which checks and imports a tensor.
 
-    ``consumed``: the execution takes the imported form over (donation), so none is used twice.
+    ``consumed``: the execution takes over the imported form (donation), so no form is used twice.
     """
 
     def __init__(self, spec: BufferSpec, position: int, device: Device, *, consumed: bool) -> None:
@@ -180,11 +182,11 @@ class Argument:
         self.device = device
         self.dtype = None if spec.dtype in dtypes.SUB_BYTE else spec.dtype.torch
         self.consumed = consumed
-        # Address → view of it, None where the address was met only once.
+        # Maps an address to a view of it, or to None if the address was passed only once.
         self._views: dict[int, Any] = {}
 
     def is_plain(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor's memory can be handed over as it is, alignment apart."""
+        """Whether the tensor's memory can be handed over as it is, if it is aligned."""
         return (
             type(tensor) in PLAIN_TYPES
             and tensor.dtype is self.dtype
@@ -199,11 +201,11 @@ class Argument:
         )
 
     def _has_memory(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor lies where :meth:`alias` takes it from."""
+        """Whether the tensor is on a device that :meth:`alias` can import from."""
         return tensor.is_cpu
 
     def alias(self, tensor: torch.Tensor) -> Any:
-        """Import a plain tensor, without a copy where that is possible."""
+        """Import a plain tensor, without a copy if possible."""
         address = tensor.data_ptr()
         view = self._views.get(address)
         if view is not None:
@@ -220,10 +222,10 @@ class Argument:
         return _import_dlpack(to_dlpack(tensor), self.device.handle, None)
 
     def view(self, address: int) -> Any:
-        """The host memory at ``address`` as this argument, without keeping it alive.
+        """Return an array for this argument over the host memory at ``address``, without keeping that alive.
 
-        Making one costs more than an import and reusing it costs nothing. It may
-        outlive the memory, as long as it is executed only while a tensor lies there.
+        Making a view costs more than an import, but reusing it costs nothing. A view may outlive
+        the memory, as long as programs use it only while a tensor is at the address.
         """
         dtype = self.spec.dtype.torch
         if not address:
@@ -235,14 +237,14 @@ class Argument:
         return _import_dlpack(to_dlpack(flat.view(self.spec.shape)), self.device.handle, None)
 
     def convert(self, tensor: Any) -> Buffer:
-        """Import anything that can be imported, or raise what is wrong with it."""
+        """Import anything that can be imported, or raise an error that says what is wrong with it."""
         buffer = import_array(self.device, tensor)
         check_buffer(buffer, self.spec, self.position)
         return buffer
 
 
 def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that picks the items at ``positions`` of a sequence, in C where it can."""
+    """Return a function that picks the items at ``positions`` of a sequence, in C if possible."""
     if positions and list(positions) == list(range(positions[0], positions[-1] + 1)):
         return itemgetter(slice(positions[0], positions[-1] + 1))
     if len(positions) > 1:

@@ -1,4 +1,4 @@
-"""StableHLO's arithmetic of indices, for kernels in NumPy: padding, and where windows lie in an operand."""
+"""StableHLO's index arithmetic, for kernels in NumPy: padding, and where windows are in an operand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ Array = NDArray[Any]
 def padded(
     x: Array, value: ArrayLike, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 ) -> Array:
-    """``x`` with ``value`` around it, where widths below zero cut, and between its elements."""
+    """Pad ``x`` with ``value``, as StableHLO's ``pad`` does.
+
+    ``low`` and ``high`` are the widths before and after ``x``; negative widths cut elements off. ``interior``
+    is the width between its elements.
+    """
     edges = list(zip(x.shape, low, high, interior, strict=True))
     whole = numpy.full([max(0, n + (n - 1) * gap) + a + b for n, a, b, gap in edges], value, x.dtype)
     places = [numpy.arange(n) * (1 + gap) + a for n, a, _, gap in edges]
@@ -26,7 +30,7 @@ def padded(
 
 
 def window(x: Array, start: ArrayLike, sizes: Sequence[int]) -> tuple[slice, ...]:
-    """The window of ``x`` that begins at ``start``, or as near to it as the window fits."""
+    """Return the window of ``x`` that begins at ``start``, or as close to it as the window fits."""
     begin = numpy.clip(start, 0, numpy.subtract(x.shape, sizes))
     return tuple(map(slice, begin, begin + numpy.asarray(sizes)))
 
@@ -34,9 +38,9 @@ def window(x: Array, start: ArrayLike, sizes: Sequence[int]) -> tuple[slice, ...
 def corners(
     op: Operation, indices: Array, rank: int
 ) -> Iterator[tuple[tuple[int, ...], NDArray[numpy.int64]]]:
-    """The places in the table of indices of a ``gather`` or ``scatter``, each with where its window begins.
+    """Yield each position in the index table of a ``gather`` or ``scatter``, and where its window begins.
 
-    The window is one of an operand of ``rank`` axes; it may begin, or end, outside.
+    The window is in an operand of ``rank`` axes; it may begin or end outside the operand.
     """
     if op.name == "gather":
         axes, batch, own = op.start_index_map, op.operand_batching_dims, op.start_indices_batching_dims

@@ -1,7 +1,8 @@
-"""Bugs of engines that programs are written around, each as long as the engine's version has it.
+"""Rewrites programs to avoid bugs of engines, as long as the installed version has the bug.
 
-Every bug has a minimal program under ``tests/runtime/engine_bugs``, and a test that fails when the
-installed version no longer has the bug, or still has it after ``last``.
+Every bug has a minimal program under ``tests/runtime/engine_bugs``, and a test that fails if
+:attr:`Bug.present` is wrong: the installed version no longer has the bug, or is newer than ``last`` and still
+has it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
 @dataclass(frozen=True)
 class Bug:
-    """``last`` is the newest version of ``package`` that was seen to have it; later ones count as mended."""
+    """A bug of an engine.
+
+    ``last`` is the newest version of ``package`` that was seen to have it; later versions count as fixed.
+    """
 
     name: str
     package: str
@@ -40,11 +44,11 @@ IREE_SORT_OF_SLICE = Bug("iree_sort_of_slice", "iree-base-compiler", "3.13.0")
 
 BUGS = (XLA_CPU_BASE_DILATION, IREE_BOOLEAN_ADD, IREE_EMPTY_PRODUCT, IREE_SORT_OF_SLICE)
 VERSION = 1
-"""Part of the compilation cache's keys: raise it with every change of what this module writes."""
+"""Part of the compilation cache's keys: increase it whenever the result of this module's rewrites changes."""
 
 
 def for_xla_cpu(module: Any) -> None:
-    """Change a parsed module where the installed XLA gets it wrong on the CPU."""
+    """Rewrite the parts of a parsed module that the installed XLA gets wrong on the CPU."""
     if XLA_CPU_BASE_DILATION.present:
         for op in _jaxlib.operations(module, "stablehlo.reduce_window"):
             if _dropped_axes(op):
@@ -52,7 +56,7 @@ def for_xla_cpu(module: Any) -> None:
 
 
 def for_iree(module: Any) -> None:
-    """Change a parsed module where the installed IREE gets it wrong."""
+    """Rewrite the parts of a parsed module that the installed IREE gets wrong."""
     if IREE_BOOLEAN_ADD.present:
         for op in _jaxlib.operations(module, "stablehlo.add"):
             if str(op.result.type.element_type) == "i1":
@@ -84,7 +88,7 @@ def _zeros(made: Any) -> Any:
 
 
 def _dropped_axes(op: Any) -> list[int]:
-    """The axes with holes where the window has size 1 and stride 1."""
+    """Return the axes with base dilation along which the window has size 1 and stride 1."""
     window, stride, holes = (
         _axes(op, name) for name in ("window_dimensions", "window_strides", "base_dilations")
     )
@@ -93,9 +97,10 @@ def _dropped_axes(op: Any) -> list[int]:
 
 
 def _dilate_afterwards(op: Any) -> None:
-    """Make the holes of such axes, and their padding, in the results: such windows fold nothing there.
+    """Dilate and pad the results, instead of the operands, along the axes of :func:`_dropped_axes`.
 
-    XLA merges padding before a window into the window, and has the same operation again.
+    That is equivalent, because windows of size 1 do not combine elements along an axis. Padding the operands
+    in a separate operation would not help: XLA merges such padding into the window, which has the bug again.
     """
     dropped, holes = _dropped_axes(op), _axes(op, "base_dilations")
     rank, count = len(holes), len(op.operands) // 2
@@ -120,13 +125,13 @@ def _dilate_afterwards(op: Any) -> None:
 
 
 def _with_sizes(changed: Any, source: Any, axes: Sequence[int]) -> Any:
-    """The type ``changed`` with the sizes of ``source`` along ``axes``."""
+    """Return the type ``changed`` with the sizes of ``source`` along ``axes``."""
     sizes = [source.shape[axis] if axis in axes else size for axis, size in enumerate(changed.shape)]
     return ir.RankedTensorType.get(sizes, changed.element_type)
 
 
 def _axes(op: Any, name: str) -> list[int]:
-    """An attribute with a number for each axis; 1 is its default."""
+    """Return an attribute that has a number for each axis; without it, each is 1."""
     if name in op.attributes:
         return list(ir.DenseI64ArrayAttr(op.attributes[name]))
     return [1] * len(op.operands[0].type.shape)

@@ -1,9 +1,9 @@
 """The caches of ``transformers`` (``DynamicCache`` and others) as trees, which exports take and return.
 
-PyTorch takes an object apart only if its class is registered, and ``transformers`` registers none. A cache
-is taken apart by all of its attributes that hold tensors or numbers: ``layers``, and in each ``keys`` and
-``values``. A tensor that stayed behind would be a constant that no call checks. Numbers become constants
-that each call checks.
+PyTorch flattens an object only if its class is registered, and ``transformers`` registers none of its caches.
+Here the parts of a cache are all attributes that hold tensors or numbers: ``layers``, and in each layer
+``keys`` and ``values``. A tensor that was left out would become a constant that no call checks. Numbers
+become constants that each call checks.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NOT_PARTS = (torch.dtype, torch.device, torch.Stream)
 
 
 class _Names(list[str]):
-    """The names of an object's parts, and what else is needed to make it again."""
+    """The names of an object's parts, with its class and its other attributes, to rebuild the object."""
 
     def __init__(self, names: Sequence[str], kind: type, rest: dict[str, Any]) -> None:
         super().__init__(names)
         self.kind, self.rest = kind, rest
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Names:
-        return self  # tensors of a trace cannot be copied, and nothing here is ever written
+        return self  # tensors of a trace cannot be copied, and nothing ever writes to this object
 
 
 @contextmanager
 def caches_as_trees() -> Iterator[None]:
-    """Inside, PyTorch takes caches apart. Nothing happens where ``transformers`` has not been imported."""
+    """Let PyTorch flatten caches inside the block. Does nothing if ``transformers`` is not imported."""
     module = sys.modules.get("transformers.cache_utils")
     classes = [one for name in _BASES for one in _and_below(getattr(module, name, None))]
     if not classes:
@@ -78,7 +78,7 @@ def _unflatten(values: Any, names: _Names) -> Any:
 
 
 def _is_part(value: Any) -> bool:
-    """Whether a value is a number, a tensor or what stands for one, a cache, or has any of these in it."""
+    """Whether a value is, or contains, a number, a tensor (or a stand-in for one), or a cache."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):

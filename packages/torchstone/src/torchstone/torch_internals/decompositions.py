@@ -11,4 +11,4 @@ sinc = Internal("torch._refs.sinc", "lowering sinc")
 inductor_prims = Internal("torch._inductor.inductor_prims", "lowering prims.fma")
 """A module that defines ``prims.fma``."""
 quantized_decomposed = Internal("torch.ao.quantization.fx._decomposed", "quantization in exported graphs")
-"""A module that defines the operators of ``torch.ops.quantized_decomposed``, and their meaning."""
+"""A module that defines and implements the operators of ``torch.ops.quantized_decomposed``."""

@@ -1,6 +1,6 @@
 """PyTorch's derivative formulas, as the text from which PyTorch itself is generated.
 
-PyTorch ships it with its code generator. It is for reading: nothing is computed from it.
+PyTorch ships this text with its code generator. It is only shown to readers; nothing is computed from it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _NO_FORMULA = ("non_differentiable", "not_implemented", "auto_")
 
 @cache
 def formulas() -> Mapping[str, Mapping[str, str]] | None:
-    """Overload (``add.Tensor``, ``sinh``) → differentiable arguments → the gradient in each.
+    """Return, for each overload (``add.Tensor``, ``sinh``), its arguments and the formula of their gradient.
 
-    None if this PyTorch does not ship them.
+    Arguments that share a formula share a key. Returns None if this PyTorch does not ship the formulas.
     """
     found = importlib.util.find_spec("torchgen")
     places = [] if found is None else list(found.submodule_search_locations or ())

@@ -1,7 +1,7 @@
-"""Tensors of a device that is written in Python: made, and put on other storages.
+"""Make tensors of a device that is written in Python, and move them onto other storages.
 
-The plain way to a new tensor puts a storage under an empty one, for which the dispatcher takes four times as
-long as PyTorch takes to read a record of DLPack: sizes, strides, and a dtype beside a null pointer.
+The plain way to make a tensor is to put a storage under an empty one. The dispatcher takes four times as long
+for that as PyTorch takes to read a DLPack record, which holds sizes, strides, a dtype and a null pointer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = b"dltensor"
 _PRIVATE_DEVICE = 12
 """``kDLExtDev``, which PyTorch reads as PrivateUse1."""
 _MOST = 4096
-"""Records that are kept. Each lives as long as the process: PyTorch looks at it when a tensor dies."""
+"""The largest number of records. Each lives until the process ends: PyTorch reads it when a tensor dies."""
 _INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
 _DTYPES = {
     torch.bool: (_BOOL, 8),
@@ -49,7 +49,7 @@ Geometry = tuple[torch.device, torch.dtype, tuple[int, ...], tuple[int, ...]]
 
 
 class _Record(ctypes.Structure):
-    """``DLManagedTensor`` of dlpack.h, flat."""
+    """``DLManagedTensor`` of dlpack.h, with its nested structures written flat."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -67,23 +67,23 @@ class _Record(ctypes.Structure):
     ]
 
 
-_capsule = ctypes.pythonapi["PyCapsule_New"]  # its arguments are objects of ctypes, which need no conversion
+_capsule = ctypes.pythonapi["PyCapsule_New"]  # called with ctypes objects, which need no conversion
 _capsule.restype = ctypes.py_object
 _records: dict[Geometry, _Record] = {}
 
 
 def storage_of_size(device: torch.device, nbytes: int) -> Any:
-    """A storage of ``nbytes`` without memory."""
+    """Return a storage that says it has ``nbytes`` but has no memory."""
     return _storage_of_size(0, device, nbytes)
 
 
 def tensor_on(storage: Any, dtype: torch.dtype, size: Any, stride: Any, offset: Any) -> torch.Tensor:
-    """A tensor on a given storage."""
+    """Return a tensor on the given storage."""
     return put_on(_empty_tensor((0,), dtype), storage, size, stride, offset)
 
 
 def put_on(tensor: torch.Tensor, storage: Any, size: Any, stride: Any, offset: Any) -> torch.Tensor:
-    """``tensor`` moved onto another storage."""
+    """Move ``tensor`` onto another storage, in place, and return it."""
     moved: torch.Tensor = _set_storage(_CPU, tensor, storage, offset, size, stride)
     return moved
 
@@ -91,14 +91,14 @@ def put_on(tensor: torch.Tensor, storage: Any, size: Any, stride: Any, offset: A
 def plain(
     device: torch.device, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], nbytes: int
 ) -> torch.Tensor:
-    """A tensor on a storage of its own of ``nbytes`` without memory."""
+    """Return a tensor on a new storage of ``nbytes`` without memory."""
     return tensor_on(_storage_of_size(0, device, nbytes), dtype, size, stride, 0)
 
 
 def maker(
     device: torch.device, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], nbytes: int
 ) -> Callable[[], torch.Tensor]:
-    """A function that makes what :func:`plain` makes, as quickly as this PyTorch can."""
+    """Return a function that makes the same tensors as :func:`plain`, in the fastest way of this PyTorch."""
     slow = functools.partial(plain, device, dtype, size, stride, nbytes)
     record = _record(device, dtype, size, stride)
     from_capsule = _from_capsule.find()
@@ -111,7 +111,7 @@ def maker(
         made: torch.Tensor = from_capsule(capsule())
         return made
 
-    with suppress(Exception):  # what this PyTorch does not read
+    with suppress(Exception):  # this PyTorch may be unable to read such a record
         if _describe(quick()) == _describe(slow()):
             return quick
     return slow
@@ -127,7 +127,7 @@ def _record(
         axes = ctypes.c_int64 * len(size)
         where = (None, _PRIVATE_DEVICE, device.index or 0)
         made = _Record(*where, len(size), code, bits, 1, axes(*size), axes(*stride), 0, None, None)
-        record = _records.setdefault(geometry, made)  # another thread's stays: tensors may have it
+        record = _records.setdefault(geometry, made)  # keep another thread's record, as tensors may use it
     return record
 
 

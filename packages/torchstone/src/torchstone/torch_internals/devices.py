@@ -26,14 +26,14 @@ _device_context = Internal("torch._GLOBAL_DEVICE_CONTEXT", "redirection")
 
 
 def default_device() -> torch.device | None:
-    """What ``torch.set_default_device`` set in this thread."""
+    """Return the device that ``torch.set_default_device`` set in this thread, or None."""
     context = getattr(_device_context.get(), "device_context", None)
     return None if context is None else context.device
 
 
 def gpu_count() -> int:
-    """How many GPUs this build of PyTorch has, whatever ``torch.cuda`` says in a redirection."""
-    count = getattr(torch._C, "_cuda_getDeviceCount", None)  # absent from builds for the CPU
+    """Return how many GPUs this build of PyTorch has, whatever ``torch.cuda`` reports in a redirection."""
+    count = getattr(torch._C, "_cuda_getDeviceCount", None)  # missing in CPU builds of PyTorch
     return 0 if count is None else int(count())
 
 

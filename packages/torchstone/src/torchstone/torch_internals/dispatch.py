@@ -1,7 +1,7 @@
-"""PyTorch's dispatcher: keys, kernels, and what a thread leaves out of it.
+"""PyTorch's dispatcher: keys, kernels, and contexts in which a thread skips some keys or modes.
 
-Beside compiled kernels an overload has kernels in Python. They run where PyTorch traces, and
-where :func:`kernels` puts one of ours the other threads get what they had without it.
+Beside its compiled kernels, an overload has kernels written in Python, which run when PyTorch traces.
+:func:`kernels` adds Python kernels for the thread that traces; other threads keep the kernels they had.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _has_kernel_for = Internal(
 
 
 def leave_function_mode(mode: Any) -> None:
-    """Takes ``mode`` off this thread's stack; those that other code has entered since stay on it."""
+    """Remove ``mode`` from this thread's stack; modes that other code entered after it stay there."""
     above = []
     while function_mode_count() and (top := _pop_function_mode()) is not mode:
         above.append(top)
@@ -56,7 +56,10 @@ key_of_device = Internal("torch._C._dispatch_key_for_device", "kernels for CUDA"
 
 
 def kernel_under(name: str, key: str) -> Callable[..., Any] | None:
-    """What the dispatcher runs for an operator under a key, called with the keys first; None: nothing."""
+    """Return what the dispatcher runs for an operator under a key, or None if it runs nothing.
+
+    The function takes the dispatch keys as its first argument.
+    """
     if not _has_computed_kernel(name, key):
         return None
     found: Callable[..., Any] = _computed_kernel(name, DispatchKey.__members__[key]).call_boxed
@@ -69,17 +72,17 @@ def has_kernel(overload: OpOverload) -> bool:
 
 
 def has_kernel_for(overload: OpOverload, key: Any) -> bool:
-    """Whether PyTorch has compiled code for ``overload`` and that key, Python kernels aside."""
+    """Whether PyTorch has compiled code for ``overload`` and the key; Python kernels do not count."""
     return has_own_kernel(overload.name(), key)
 
 
 def has_own_kernel(name: str, key: Any) -> bool:
-    """Whether a kernel is registered for the operator and that very key, in C++ or through a library."""
+    """Whether a kernel is registered for the operator and exactly this key, in C++ or through a library."""
     return bool(_has_kernel_for(name, key))
 
 
 def is_dispatched(overload: OpOverload) -> bool:
-    """False for overloads of TorchScript alone, which no graph contains."""
+    """Whether the dispatcher knows ``overload``: False for TorchScript's own, which no graph contains."""
     try:
         has_kernel_for(overload, DispatchKey.CPU)
     except RuntimeError:
@@ -88,7 +91,7 @@ def is_dispatched(overload: OpOverload) -> bool:
 
 
 def is_composite_implicit(overload: OpOverload) -> bool:
-    """Whether PyTorch's own code expands ``overload`` wherever it differentiates."""
+    """Whether PyTorch differentiates ``overload`` by expanding it into other operators."""
     return has_kernel_for(overload, DispatchKey.CompositeImplicitAutograd)
 
 
@@ -98,12 +101,12 @@ def versions_uncounted() -> Any:
 
 
 def python_kernels(overload: OpOverload) -> dict[Any, Callable[..., Any]]:
-    """The kernels of ``overload`` that are written in Python, by dispatch key: PyTorch's own table."""
+    """Return PyTorch's own table of the Python kernels of ``overload``, by dispatch key."""
     return overload.py_kernels
 
 
 def call_compiled(overload: OpOverload, key: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Calls the compiled kernel for ``key``, else the composite one; NotImplemented if there is neither."""
+    """Call the compiled kernel for ``key``, or the composite one; NotImplemented if there is neither."""
     for found in (key, DispatchKey.CompositeImplicitAutograd):
         if has_kernel_for(overload, found):
             return overload._op_dk(found, *args, **kwargs)
@@ -111,7 +114,7 @@ def call_compiled(overload: OpOverload, key: Any, /, *args: Any, **kwargs: Any) 
 
 
 def kernels(overload: OpOverload, functions: Mapping[Any, Callable[..., Any]]) -> Patch:
-    """Kernels in Python by dispatch key that ``overload`` has in the thread that traces."""
+    """Return a patch that gives ``overload`` these Python kernels, by key, in the thread that traces."""
     before = python_kernels(overload)
     composite = before.get(DispatchKey.CompositeImplicitAutograd)
     placed = {

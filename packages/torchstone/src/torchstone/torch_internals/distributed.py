@@ -1,4 +1,4 @@
-"""Process groups: which ranks of the world a group has. DTensors: how ``torch.export`` traces them."""
+"""The ranks of process groups, and how ``torch.export`` traces DTensors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _forget = Internal("torch.utils._pytree._deregister_pytree_node", "exporting mod
 
 @contextmanager
 def dtensors_in_graphs() -> Iterator[None]:
-    """Inside, ``torch.export`` takes the mesh and the placements of a DTensor for constants of the graph.
+    """Let ``torch.export`` treat the mesh and placements of DTensors as constants of the graph.
 
-    Without this it refuses a model that makes DTensors, as those of ``parallelize_module`` do.
+    Without this, it refuses a model that makes DTensors, such as one from ``parallelize_module``.
     """
     with tracing():
         specs = _placed_as.find() if "torch.distributed.tensor" in sys.modules else None
@@ -40,7 +40,7 @@ def dtensors_in_graphs() -> Iterator[None]:
 
 
 def makes_dtensors(program: ExportedProgram) -> bool:
-    """Whether a program that was just captured has DTensors among its weights, or makes some."""
+    """Whether a program that was just captured has DTensors among its weights or its intermediate values."""
     kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
     if kind is None:
         return False
@@ -49,9 +49,9 @@ def makes_dtensors(program: ExportedProgram) -> bool:
 
 
 def ranks_of_group(group: Any) -> tuple[list[int], int] | None:
-    """The ranks of a process group, in its order, and how many ranks the world has.
+    """Return the ranks of a process group, in its order, and the number of ranks in the world.
 
-    ``group`` is the group or its name. None if this process has no such group.
+    ``group`` is the group or its name. Returns None if this process has no such group.
     """
     if not torch.distributed.is_available():
         return None

@@ -1,4 +1,4 @@
-"""Dynamo and AOTAutograd, which trace what ``torch.compile`` compiles."""
+"""Dynamo and AOTAutograd, which trace the code that ``torch.compile`` compiles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TensorVariable = Internal("torch._dynamo.variables.tensor.TensorVariable", _COMP
 TENSORIFIED = Internal(
     "torch.fx.passes._tensorify_python_scalars.SUPPORTED_OPS", "numbers that change from call to call"
 )
-"""The operators in whose calls AOTAutograd puts tensors in place of numbers."""
+"""The operators in whose calls AOTAutograd replaces numbers by tensors."""
 _CHANGED_NUMBERS = "in-place operators on tensors of one number in compiled code"
 _tensorify = Internal(
     "torch._functorch._aot_autograd.graph_compile._apply_tensorify_python_scalars", _CHANGED_NUMBERS
@@ -56,14 +56,14 @@ reset = Internal("torch._dynamo.reset", "counting graph breaks")
 
 
 def read_names_once() -> None:
-    """Lets Dynamo look up the functions that it treats by name, if it is there: it does so once."""
+    """Let Dynamo, if it is loaded, look up the functions that it handles by name; it does so only once."""
     if TRACE_RULES in sys.modules:
         sys.modules[TRACE_RULES].get_torch_obj_rule_map()
         _InGraphFunction.get()._get_handlers()
 
 
 def is_backend(argument: Any, backend: Callable[..., Any]) -> bool:
-    """Whether ``argument`` is ``backend`` in the wrappers that PyTorch puts around backends."""
+    """Whether ``argument`` is ``backend``, inside any wrappers that PyTorch puts around backends."""
     if not callable(argument):
         return False
     inner = _innermost_backend(argument)
@@ -71,14 +71,14 @@ def is_backend(argument: Any, backend: Callable[..., Any]) -> bool:
 
 
 def uncompiled(value: Any) -> Any:
-    """What ``torch.compile(module)`` stands for; anything else is itself."""
+    """Return the module inside a ``torch.compile(module)``; return any other value unchanged."""
     return getattr(value, "_orig_mod", value)
 
 
 def traced_instead(substitutes: Mapping[Callable[..., Any], Callable[..., Any]]) -> list[Patch]:
-    """Lets Dynamo trace functions of ours in place of PyTorch's.
+    """Return patches that let Dynamo trace functions of ours in place of PyTorch's.
 
-    A function that has a substitute already keeps it: the user's own, or that of a frame around this one.
+    A function that already has a substitute (the user's, or that of an enclosing frame) keeps it.
     """
     handlers = _PolyfilledFunctionVariable.get()._get_polyfill_handlers()
     added = {}
@@ -92,10 +92,10 @@ def traced_instead(substitutes: Mapping[Callable[..., Any], Callable[..., Any]])
 
 
 def scaled_products_kept_whole() -> list[Patch]:
-    """Lets Dynamo trace ``addcmul`` and ``addcdiv`` with numbers as what they are.
+    """Return patches that let Dynamo trace ``addcmul`` and ``addcdiv`` with a number as single operators.
 
-    It traces parts of them, for which it would have to know the number, or which round on the way.
-    Tensors in place of numbers need those parts.
+    Otherwise Dynamo splits them into parts, which would need the number's value or would round in between.
+    Calls with a tensor in place of the number still need those parts.
     """
     variable, handlers = TensorVariable.get(), _InGraphFunction.get()._get_handlers()
 
@@ -115,10 +115,11 @@ def scaled_products_kept_whole() -> list[Patch]:
 
 
 def differentiable_once(refuse: Callable[[], Any]) -> list[Patch]:
-    """Lets functions that AOTAutograd compiles now call ``refuse`` where their gradients keep a graph.
+    """Return patches that make compiled functions call ``refuse`` if their gradients keep a graph.
 
-    That graph would not lead to the functions' inputs: second derivatives would be missing, and
-    PyTorch would take them for zeros where it may (``allow_unused``, ``torch.autograd.functional``).
+    They apply to functions that AOTAutograd compiles while they are in place. A graph of gradients would not
+    lead to the functions' inputs. Second derivatives would be missing, and PyTorch would treat them as zeros
+    where that is allowed (``allow_unused``, ``torch.autograd.functional``).
     """
     factory = _AutogradFunctionFactory.find()
     if factory is None:
@@ -134,10 +135,10 @@ def differentiable_once(refuse: Callable[[], Any]) -> list[Patch]:
 
 
 def without_restart(graph: Graph) -> list[Patch]:
-    """Lets AOTAutograd compile ``graph`` as it is where Dynamo, starting again, would leave out some calls.
+    """Return patches that let AOTAutograd compile ``graph`` as it is, if Dynamo would otherwise lose calls.
 
-    Dynamo starts again to drop calls of ``item`` on floats that have become constants. It also drops every
-    call whose result is such a float, 0-d and of float64, and is not used: an in-place operator's.
+    Dynamo restarts to drop calls of ``item`` on floats that have become constants. It then also drops every
+    call whose result is 0-d float64 and unused, such as the call of an in-place operator.
     """
     apply, state, restart = _tensorify.find(), _TensorifyState.find(), _TensorifyRestart.find()
     if None in (apply, state, restart) or not any(map(_is_unused_number, graph.nodes)):
@@ -147,7 +148,7 @@ def without_restart(graph: Graph) -> list[Patch]:
         before = set(state.force_specializations)
         try:
             apply(module)
-        except restart:  # raised when all is done
+        except restart:  # raised only after all of its work is done
             state.force_specializations.intersection_update(before)
 
     return [functions(sys.modules[apply.__module__], **{apply.__name__: go_on})]

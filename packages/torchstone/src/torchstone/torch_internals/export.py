@@ -1,4 +1,4 @@
-"""``torch.export``: which composite operators it keeps whole, how it overrides expansions, effects."""
+"""``torch.export``: the composite operators that it keeps whole, overridden expansions, and effects."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _is_preservable = Internal("torch._export.utils._is_preservable_cia_op", _EXPORT
 
 
 def quick_overrides(overriding: Callable[..., Any]) -> Patch:
-    """Lets an export use ``overriding`` and :func:`composites` in place of its own functions."""
-    _override.get()  # looked up before another function stands there
+    """Return a patch that lets exports use ``overriding`` and :func:`composites`, not their own functions."""
+    _override.get()  # look up the original before the patch replaces it
     return functions(
         _exported_program.get(),
         _override_composite_implicit_decomp=overriding,
@@ -38,7 +38,7 @@ def quick_overrides(overriding: Callable[..., Any]) -> Patch:
 
 
 def exporting_here() -> list[Patch]:
-    """Lets other threads see no export: PyTorch would ignore ``torch.compile`` in them meanwhile."""
+    """Return patches that hide an export from other threads, where it would disable ``torch.compile``."""
 
     def flag() -> bool:
         return torch.compiler._is_exporting_flag
@@ -48,9 +48,10 @@ def exporting_here() -> list[Patch]:
 
 
 def copies_into_state() -> list[Patch]:
-    """Lets decomposed programs keep a copy into a buffer or parameter where it broadcasts or converts.
+    """Return patches that let decomposed programs keep copies into state that broadcast or convert.
 
-    PyTorch takes every such copy out, so that what reads the buffer afterwards sees the source as it is.
+    PyTorch removes every copy into a buffer or parameter, so later reads of the buffer would get the source
+    with its own shape and dtype.
     """
     if _copies_removed.find() is None:
         return []
@@ -71,15 +72,15 @@ def _without_plain_copies(module: Any, signature: Any) -> tuple[Any, Any]:
 
 
 def _geometry(node: torch.fx.Node) -> tuple[torch.dtype, list[str]]:
-    """The dtype and shape, in which symbols are equal only where they read the same."""
+    """Return the dtype and shape of a node; symbolic sizes are equal only if their texts are."""
     tensor = node.meta["val"]
     return tensor.dtype, list(map(str, tensor.shape))
 
 
 def without_guards_on_bases(program: ExportedProgram) -> ExportedProgram:
-    """``program`` without its guards on the tensors behind example inputs that were views.
+    """Return ``program`` without guards on the base tensors of example inputs that were views.
 
-    The inputs of the program are not views, and PyTorch fails to trace it again with such guards.
+    The program's own inputs are not views, and PyTorch fails to trace it again with such guards.
     """
     guards = getattr(program, "_guards_code", [])
     free = [guard for guard in guards if "._base." not in guard]
@@ -90,7 +91,7 @@ def without_guards_on_bases(program: ExportedProgram) -> ExportedProgram:
 
 
 def flexible_attention_in_full() -> list[Patch]:
-    """Lets ``flex_attention`` call PyTorch's own formula for it, which a graph can hold."""
+    """Return patches that let ``flex_attention`` call PyTorch's own formula, which a graph can contain."""
     operator = getattr(torch.ops.higher_order, "flex_attention", None)
     formula = getattr(operator, "py_kernels", {}).get(torch._C.DispatchKey.CompositeExplicitAutograd)
     if formula is None:
@@ -105,10 +106,10 @@ def flexible_attention_in_full() -> list[Patch]:
 def overridden_tables(
     operator: OpOverload, expansion: Callable[..., Any]
 ) -> tuple[dict[Any, Callable[..., Any]], Callable[..., Any] | None]:
-    """The kernels in Python and the rule for fake tensors that let an export run ``expansion``.
+    """Return the Python kernels and the rule for fake tensors that let an export run ``expansion``.
 
-    No rule if ``operator`` has one. PyTorch writes into its tables; here it does so for a copy of
-    ``operator`` that calls the same code.
+    The rule is None if ``operator`` already has one. PyTorch writes both into its tables; here it does so for
+    a copy of ``operator`` that calls the same code, so the tables of ``operator`` do not change.
     """
     twin = copy.copy(operator)
     twin.py_kernels, twin._dispatch_cache = dict(operator.py_kernels), {}
@@ -118,18 +119,18 @@ def overridden_tables(
 
 
 def without_effect(qualified_name: str) -> Patch:
-    """Lets the thread that traces treat an operator (``aten::name``) as one without effect."""
+    """Return a patch that makes an operator (``aten::name``) free of effects in the thread that traces."""
     entry = _effects().find(qualified_name)
     return attributes(entry, effect=_NoEffect(entry.effect))
 
 
 def kept_in_graphs(operator: OpOverload) -> list[Patch]:
-    """Lets graphs keep calls of an operator whose results nothing uses."""
+    """Return patches that let graphs keep calls of ``operator`` whose results are unused."""
     return [Patch(Members(_impure.get()), {operator: True})]
 
 
 class _NoEffect:
-    """An operator's entry in PyTorch's table of effects; for the thread that traces it has none."""
+    """An operator's entry in PyTorch's table of effects that has no effect in the thread that traces."""
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
@@ -140,9 +141,10 @@ class _NoEffect:
 
 
 def composites() -> set[OpOverload]:
-    """Every composite-implicit operator that can be kept whole, custom ones included.
+    """Return every composite-implicit operator that can be kept whole, including custom ones.
 
-    The same as PyTorch's own ``_collect_all_valid_cia_ops``, which asks the dispatcher for each namespace.
+    The result is that of PyTorch's own ``_collect_all_valid_cia_ops``, which asks the dispatcher once for
+    each namespace.
     """
     _materialize()
     found: set[Any] = set(_collect_aten())

@@ -57,9 +57,10 @@ _BypassDispatchCache = Internal(
 
 @dataclass(frozen=True)
 class PartialRule:
-    """A rule for the calls of an operator that ``concerns(*args, **kwargs)``; the others are PyTorch's.
+    """A rule for those calls of an operator for which ``concerns(*args, **kwargs)`` is true.
 
-    It goes before PyTorch's own decompositions, which other rules come after.
+    PyTorch handles the other calls. A partial rule applies before PyTorch's own decompositions; other rules
+    apply after them.
     """
 
     concerns: Callable[..., bool]
@@ -67,16 +68,17 @@ class PartialRule:
 
 
 def forgetting_sizes(mode: FakeTensorMode) -> AbstractContextManager[None]:
-    """Inside, sizes and numbers that values decide belong to no graph; PyTorch asks for those that do."""
+    """Let PyTorch forget new sizes and numbers that depend on values, so that no graph must contain them."""
     sizes: Any = mode.shape_env
     found: AbstractContextManager[None] = nullcontext() if sizes is None else _forgetting(sizes)
     return found
 
 
 class VaryingRows:
-    """Fake tensors of constant shapes, and such whose first dimension has any size from 2 up: one symbol.
+    """A maker of fake tensors with constant shapes, or with one symbol (of at least 2) as first dimension.
 
-    :attr:`mode` is for what is computed with them.
+    All tensors with a symbolic first dimension share the symbol. Computations with them must run in
+    :attr:`mode`.
     """
 
     def __init__(self) -> None:
@@ -95,31 +97,31 @@ class VaryingRows:
         return fake
 
     def depends(self, value: Any) -> bool:
-        """Whether a number follows from the symbol, or from values that nobody knows."""
+        """Whether a number depends on the symbol, or on values that are not known."""
         symbolic = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
         return symbolic and bool(value.node.expr.free_symbols)
 
     def multiple(self, size: Any) -> int:
-        """How many times the symbol ``size`` is: 0 if it does not depend on it, -1 if it does otherwise."""
+        """Return n if ``size`` is n times the symbol; 0 if it is a constant, and -1 for anything else."""
         if not self.depends(size):
             return 0
         times = size.node.expr / self._symbol
         return int(times) if times.is_Integer else -1
 
     def allows(self, count: int) -> bool:
-        """Whether code that looked at the size would have done the same with ``count``."""
+        """Whether code that branched on the size would have taken the same branches for ``count``."""
         seen = {guard.expr for guard in self._env.guards}
         return all(bool(one.subs(self._symbol, count)) for one in seen if one.free_symbols)
 
 
 def fake_rules() -> dict[Any, Callable[..., Any]]:
-    """The rules by overload: PyTorch's own table."""
+    """Return PyTorch's own table of the rules, by overload."""
     found: dict[Any, Callable[..., Any]] = _rules.get()
     return found
 
 
 def placed_rules(added: Mapping[Any, Callable[..., Any]]) -> Patch:
-    """Rules ``(mode, overload, *args)`` for fake tensors, by overload, in the thread that traces."""
+    """Return a patch that adds rules ``(mode, overload, *args)``, by overload, in the thread that traces."""
     theirs = fake_rules()
     return Patch(
         theirs, {one: for_tracing_thread(rule, theirs.get(one, _no_rule)) for one, rule in added.items()}
@@ -131,10 +133,10 @@ def _no_rule(*_: Any, **__: Any) -> Any:
 
 
 def rules(added: Mapping[Any, Callable[..., Any]]) -> list[Patch]:
-    """As :func:`placed_rules`, for rules whose results differ from those that other threads get.
+    """Return patches as :func:`placed_rules` does, for rules whose results differ from PyTorch's own.
 
-    PyTorch remembers results for the whole process. It neither looks up nor keeps those of calls that
-    have such a rule.
+    PyTorch caches results for the whole process, and other threads must not get those of these rules. So
+    calls with such a rule bypass the cache.
     """
     check, dispatch = FakeTensorMode._validate_cache_key, FakeTensorMode._dispatch_impl
     partial: dict[Any, PartialRule] = {}

@@ -1,4 +1,4 @@
-"""What PyTorch prints and logs about failures that Torchstone raises as one error."""
+"""Silence what PyTorch prints and logs about failures that Torchstone raises as one error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _export = Internal("torch.export._trace", "exporting")
 
 @contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """Without what this thread logs to that logger."""
+    """Drop the records that this thread logs to the logger ``name`` inside the block."""
     logger, thread = logging.getLogger(name), threading.get_ident()
 
     def elsewhere(record: logging.LogRecord) -> bool:
@@ -32,7 +32,7 @@ def quiet(name: str) -> Iterator[None]:
 
 @contextmanager
 def without_dumps() -> Iterator[None]:
-    """Without the graph that ``torch.export`` prints when it fails, and what it logs about symbols."""
+    """Suppress the graph that ``torch.export`` prints when it fails, and its log records about symbols."""
 
     def nothing(*_: Any, **__: Any) -> None:
         return None

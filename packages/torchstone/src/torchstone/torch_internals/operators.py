@@ -1,4 +1,4 @@
-"""Operators: their classes, what their schemas say, and how one that this PyTorch lacks is named."""
+"""Operators: their classes, their schemas, and stand-ins for operators that this PyTorch lacks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ schemas_named = Internal("torch._C._jit_get_schemas_for_operator", _READS)
 
 
 def schema_of(operator: Any) -> Any:
-    """The schema of an overload: name, arguments, returns, whether it writes."""
+    """Return the schema of an overload: its name, arguments and returns, and whether it writes."""
     return operator._schema
 
 
@@ -45,7 +45,7 @@ def overload_name(overload: OpOverload) -> str:
 
 
 def overloads_of(name: str) -> list[OpOverload]:
-    """Every overload of an operator that is named as in schemas: ``aten::add``."""
+    """Return all overloads of an operator, whose name is given as in schemas: ``aten::add``."""
     space, operator = name.split("::")
     packet = getattr(getattr(torch.ops, space), operator, None)
     return [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
@@ -59,7 +59,7 @@ def functional_overloads() -> tuple[OpOverload, ...]:
         if schema.name.startswith("aten::") and not schema.is_mutable:
             packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"), None)
             overload = getattr(packet, schema.overload_name or "default", None)
-            if isinstance(overload, OpOverload):  # some are TorchScript's alone
+            if isinstance(overload, OpOverload):  # some schemas belong to TorchScript only
                 found.append(overload)
     return tuple(found)
 
@@ -71,9 +71,10 @@ def overload_of_custom_operator(function: Any) -> OpOverload:
 
 
 def python_implementation(overload: OpOverload) -> Callable[..., Any] | None:
-    """What an operator outside of ATen calls in Python, for any device or the CPU; None where it has nothing.
+    """Return the Python function of an operator outside ATen, for any device or the CPU, or None.
 
-    It is that of a primitive of PyTorch's, of ``torch.library.custom_op``, or of a library's kernel.
+    The operator may be one of PyTorch's primitives, come from ``torch.library.custom_op``, or have a kernel
+    that was registered through a ``torch.library.Library``.
     """
     if hasattr(overload, "impl_aten"):
         found: Callable[..., Any] = overload.impl_aten
@@ -88,7 +89,7 @@ def python_implementation(overload: OpOverload) -> Callable[..., Any] | None:
 
 
 class MissingOverload:
-    """Stands in tables for an overload that this PyTorch lacks: no graph contains it."""
+    """A stand-in, in tables, for an overload that this PyTorch lacks; no graph contains it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -103,7 +104,7 @@ class MissingOverload:
 
 
 class Packet:
-    """All overloads of one operator, called or asked for one of them as PyTorch's own packet.
+    """The overloads of one operator, used like PyTorch's own packet: called, or read as attributes.
 
     An overload that this PyTorch lacks is a :class:`MissingOverload`.
     """
@@ -120,7 +121,7 @@ class Packet:
         return found
 
     def overloads(self) -> list[str]:
-        """The names of the overloads that there are."""
+        """Return the names of the overloads that this PyTorch has."""
         return [] if self._theirs is None else list(self._theirs.overloads())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +135,7 @@ class Packet:
 
 
 class Namespace:
-    """``torch.ops.aten`` and the like; an operator that this PyTorch lacks has no overload."""
+    """A namespace such as ``torch.ops.aten``; an operator that this PyTorch lacks has no overloads in it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -148,12 +149,12 @@ class Namespace:
 
 
 def _refuse_protocols(name: str) -> None:
-    """Raises where Python asks for one of its own methods, as ``copy`` and ``pickle`` do."""
+    """Raise ``AttributeError`` for Python's special methods, which ``copy`` and ``pickle`` look up."""
     if name.startswith("__"):
         raise AttributeError(name)
 
 
 @cache
 def namespace(name: str) -> Any:
-    """The operators of ``torch.ops.<name>``, with those that this PyTorch lacks named like the others."""
+    """Return the operators of ``torch.ops.<name>``, including stand-ins for those that this PyTorch lacks."""
     return Namespace(name)

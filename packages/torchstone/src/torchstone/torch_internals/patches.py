@@ -1,14 +1,14 @@
-"""One lock for tracing, and one reversible table of changes to PyTorch.
+"""One lock for tracing, and reversible changes to PyTorch's tables.
 
 PyTorch keeps what it needs for tracing in tables of the process: kernels, rules for fake tensors,
-functions of modules. :func:`patched` puts entries of ours into them and takes them out again:
+functions of modules. :func:`patched` puts our entries into them and removes them again:
 
 - Only one thread traces at a time (:func:`tracing`); the lock is re-entrant.
-- Blocks nest. The last block to leave puts back the identical object that the first one found,
-  also after an exception.
-- An entry that someone else changed meanwhile stays as they left it.
-- A function of ours works in the thread that traces. In any other thread the entry does what it
-  did before, so PyTorch used there does not meet a stand-in.
+- Blocks nest. When the outermost block ends, also by an exception, each entry is again the identical object
+  that this block found.
+- An entry that other code changed in the meantime is left as it is.
+- Our functions apply only in the thread that traces. In any other thread an entry does what it did before,
+  so PyTorch code there never meets a stand-in.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _compile_session = Internal("torch.compiler._compile_session_context", "tracing 
 
 
 _thread: int | None = None
-"""The thread that traces now."""
+"""The identifier of the thread that traces now, or None."""
 
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Inside, no other thread traces: not for Torchstone, and not in Dynamo, whose lock this is.
+    """Keep all other threads from tracing inside the block, both for Torchstone and in Dynamo.
 
-    With a lock of its own, a thread that compiles (and holds Dynamo's) and one that exports
-    (and compiles a branch of ``torch.cond``) could wait for each other.
+    The lock is Dynamo's. With a separate lock, a thread that compiles (and holds Dynamo's lock) and one that
+    exports (and compiles a branch of ``torch.cond``) could wait for each other.
 
-    Where ``torch.fx`` traces and nothing says that this is part of a compilation, PyTorch refuses calls
-    of compiled functions, in every thread. So this says it.
+    While ``torch.fx`` traces, PyTorch refuses calls of compiled functions in every thread, unless the trace
+    is marked as part of a compilation. So this block marks it.
     """
     global _thread
     with _lock.get():
@@ -57,7 +57,7 @@ def tracing() -> Iterator[None]:
 
 @contextmanager
 def no_other_traces() -> Iterator[None]:
-    """Inside, no other thread traces; this one runs as ever."""
+    """Keep all other threads from tracing inside the block, without marking this thread as tracing."""
     with _lock.get():
         yield
 
@@ -68,7 +68,7 @@ def is_tracing() -> bool:
 
 
 class _Attributes:
-    """The attributes of a module, class or object, with what a dict offers to read and write them."""
+    """The attributes of a module, class or object, with the methods of a dict to read and write them."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -84,7 +84,7 @@ class _Attributes:
 
 
 class Members:
-    """The members of a set, with what a dict offers: a member's value is True."""
+    """The members of a set, with the methods of a dict; the value of each member is True."""
 
     def __init__(self, members: set[Any]) -> None:
         self._members = members
@@ -101,15 +101,15 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Entries of one table, and what is put there; :data:`ABSENT` takes an entry out."""
+    """Entries to put into one table; the value :data:`ABSENT` removes an entry."""
 
     table: Any
     entries: Mapping[Any, Any]
     changed: Callable[[], Any] | None = None
-    """Called after each change: for caches of the table."""
+    """Called after each change, for example to clear a cache of the table."""
 
     def read(self) -> dict[Any, Any]:
-        """What the table has now under the keys of the entries."""
+        """Return the values that the table has now for the keys of the entries."""
         return {key: self.table.get(key, ABSENT) for key in self.entries}
 
     def write(self, entries: Mapping[Any, Any]) -> None:
@@ -124,7 +124,7 @@ class Patch:
 
 @contextmanager
 def patched(*patches: Patch) -> Iterator[None]:
-    """Inside, each patch is in place; see the module for what holds. Takes the tracing lock."""
+    """Apply the patches inside the block, as the module's docstring describes. Takes the tracing lock."""
     with tracing():
         placed: list[tuple[Patch, dict[Any, Any]]] = []
         try:
@@ -139,7 +139,7 @@ def patched(*patches: Patch) -> Iterator[None]:
 
 
 def for_tracing_thread(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` in the thread that traces, ``otherwise`` in every other."""
+    """Return a function that calls ``function`` in the thread that traces, and ``otherwise`` in any other."""
 
     @functools.wraps(function)
     def chosen(*args: Any, **kwargs: Any) -> Any:
@@ -149,12 +149,12 @@ def for_tracing_thread(function: Callable[..., Any], otherwise: Callable[..., An
 
 
 def attributes(owner: Any, **values: Any) -> Patch:
-    """``values`` as attributes of a module, class or object, for every thread."""
+    """Return a patch that sets attributes of a module, class or object, for all threads."""
     return Patch(_Attributes(owner), values)
 
 
 def functions(owner: Any, **replacements: Callable[..., Any]) -> Patch:
-    """Functions in place of those of a module or class, in the thread that traces."""
+    """Return a patch that replaces functions of a module or class in the thread that traces."""
     return attributes(owner, **{name: _in_place_of(owner, name, one) for name, one in replacements.items()})
 
 

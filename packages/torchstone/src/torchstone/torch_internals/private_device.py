@@ -1,8 +1,7 @@
-"""What PyTorch offers to a device that is written in Python (dispatch key PrivateUse1).
+"""PyTorch's hooks for a device that is written in Python (dispatch key PrivateUse1).
 
-A tensor of such a device is a plain ``torch.Tensor`` on a storage without memory: sizes, strides, offset,
-views and version counters are PyTorch's own, and what the storage holds is an attribute that the device
-puts on it.
+A tensor of such a device is a plain ``torch.Tensor`` on a storage without memory. Sizes, strides, offset,
+views and version counters are PyTorch's own. The device stores the contents as an attribute of the storage.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DEVICE = "the pjrt device"
 setup = Internal("torch.utils.backend_registration._setup_privateuseone_for_python_backend", _DEVICE)
 backend_name = Internal("torch._C._get_privateuse1_backend_name", _DEVICE)
 differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEVICE)
-"""Whether backward passes that this thread starts run in threads, one per device."""
+"""Whether backward passes that this thread starts run in several threads, one per device."""
 differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
 _eval_frame = Internal("torch._C._dynamo.eval_frame", _DEVICE)
 _inductor = Internal("torch._TorchCompileInductorWrapper", _DEVICE)
@@ -36,7 +35,7 @@ _CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
 
 
 def redispatched(overload: OpOverload) -> Callable[..., Any]:
-    """The CPU kernel of an operator that moves no data, for tensors of any device: for views and ``set_``."""
+    """Return the CPU kernel of an operator that moves no data, such as a view, for tensors of any device."""
     redispatch = overload.redispatch
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -46,26 +45,29 @@ def redispatched(overload: OpOverload) -> Callable[..., Any]:
 
 
 class Registrations:
-    """The kernels of a device; they hold for the rest of the process."""
+    """The registered kernels of a device; they stay registered for the rest of the process."""
 
     def __init__(self) -> None:
         self._aten: Any = torch.library.Library("aten", "IMPL")
         self._anything = torch.library.Library("_", "IMPL")
 
     def add(self, name: str, kernel: Callable[..., Any], key: str = KEY) -> None:
-        """``name`` without its namespace: ``add.Tensor``."""
+        """Register a kernel of ATen's operator ``name``, given without the namespace: ``add.Tensor``."""
         _not_compiled(kernel)
         self._aten.m.impl(name, key, kernel)
 
     def add_for_the_rest(self, kernel: Callable[..., Any], key: str = KEY) -> None:
-        """``kernel(overload, *args, **kwargs)`` for what has no kernel."""
+        """Register ``kernel(overload, *args, **kwargs)`` for all operators that have no kernel."""
         _not_compiled(kernel)
         self._anything.fallback(kernel, key)
 
 
 def _not_compiled(function: Any) -> None:
-    """Keep Dynamo out of what stands for C++, and all that it calls: PyTorch may call it in compiled code."""
-    code = getattr(function, "__code__", None)  # a method has that of its function
+    """Keep Dynamo out of a function that replaces C++ code, and of all that it calls.
+
+    PyTorch may call the function in compiled code.
+    """
+    code = getattr(function, "__code__", None)  # a method has the code of its function
     if code is not None:
         frames = _eval_frame.get()
         frames.set_code_exec_strategy(
@@ -74,10 +76,10 @@ def _not_compiled(function: Any) -> None:
 
 
 def answer_for_accelerator(answers: Mapping[str, Callable[..., Any]]) -> None:
-    """Let ``torch.accelerator`` ask a device in Python what it asks of an allocator that only C++ can have.
+    """Let ``torch.accelerator`` call Python functions in place of an allocator, which only C++ can have.
 
-    ``answers`` are by the function's name in C, without its prefix. Asked itself, PyTorch fails an assertion,
-    or ends the process. This holds for the rest of the process.
+    The keys of ``answers`` are the names of the C functions without their prefix. PyTorch's own functions
+    fail an assertion, or end the process. The change lasts for the rest of the process.
     """
     for name, answer in answers.items():
         _not_compiled(answer)
@@ -85,14 +87,17 @@ def answer_for_accelerator(answers: Mapping[str, Callable[..., Any]]) -> None:
 
 
 class _Chooser(type):
-    """The class of a name of PyTorch's that makes what the device asked for needs; see :func:`made_by`."""
+    """The metaclass of a replaced PyTorch class, whose calls make an instance for the requested device.
+
+    See :func:`made_by`.
+    """
 
     plain: type
     ours: type
     chooses: Callable[..., bool]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if "plain" not in vars(cls):  # a subclass that someone wrote
+        if "plain" not in vars(cls):  # a subclass that a user wrote
             return super().__call__(*args, **kwargs)
         return (cls.ours if cls.chooses(*args, **kwargs) else cls.plain)(*args, **kwargs)
 
@@ -106,11 +111,12 @@ class _Chooser(type):
 
 
 def made_by(device_type: str, ours: type, default: str | None = None) -> None:
-    """Let ``torch.Generator(device)`` make ``ours``, a subclass, where ``device`` is of ``device_type``.
+    """Let a class of PyTorch make instances of ``ours``, its subclass, for devices of ``device_type``.
 
-    Only C++ can tell PyTorch how. ``default`` is the device of a call that names none. What is not an
-    instance of ``ours`` stays PyTorch's own, as does a stream by its number, and all are instances of the
-    name. For the rest of the process.
+    For example, ``torch.Generator(device)`` then makes the device's generator; PyTorch itself can be told
+    this only in C++. ``default`` is the device of a call that names none. For other devices, and for a stream
+    that is given by its number, the call makes PyTorch's own class. Instances of both classes are instances
+    of the name (``torch.Generator``). The change lasts for the rest of the process.
     """
     (plain,) = ours.__bases__
 
@@ -119,14 +125,15 @@ def made_by(device_type: str, ours: type, default: str | None = None) -> None:
 
     name = plain.__name__
     members = {"plain": plain, "ours": ours, "chooses": staticmethod(chooses), "__doc__": plain.__doc__}
-    kind = type("_Chooser", (_Chooser, type(plain)), {})  # generators have a metaclass of PyTorch's
+    kind = type("_Chooser", (_Chooser, type(plain)), {})  # ``plain`` may have a metaclass of its own
     setattr(torch, name, kind(name, (plain,), {**members, "__module__": "torch"}))
 
 
 def compiled_by(device_type: str, backend: str) -> None:
-    """Let ``torch.compile`` without a backend take ``backend`` for graphs with tensors of the device.
+    """Let ``torch.compile`` without a backend use ``backend`` for graphs with tensors of the device.
 
-    Inductor, which PyTorch takes, fails on a device that it has no code for. For the rest of the process.
+    PyTorch's default is Inductor, which fails on a device that it has no code for. The change lasts for the
+    rest of the process.
     """
     inductor = _inductor.get()
     plain = inductor.__call__
@@ -141,14 +148,14 @@ def compiled_by(device_type: str, backend: str) -> None:
 
 
 def operator_names() -> Iterator[str]:
-    """ATen's operators (``add.Tensor``) that PyTorch does not compose where it differentiates."""
+    """Yield the names of ATen's operators (``add.Tensor``) that are not composite implicit in PyTorch."""
     for schema in all_schemas():
         if not schema.name.startswith("aten::"):
             continue
         name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         try:
             composed = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
-        except RuntimeError:  # TorchScript's own, which the dispatcher does not know
+        except RuntimeError:  # an operator of TorchScript only, which the dispatcher does not know
             continue
         if not composed:
             yield name.removeprefix("aten::")
@@ -160,31 +167,31 @@ def _schema(name: str) -> Any:
 
 
 def overload_named(name: str) -> OpOverload:
-    """``aten.add.Tensor`` for ``add.Tensor``."""
+    """Return the overload of a name: ``aten.add.Tensor`` for ``add.Tensor``."""
     packet, _, overload = name.partition(".")
     found: OpOverload = getattr(getattr(torch.ops.aten, packet), overload or "default")
     return found
 
 
 def full_name(overload: OpOverload) -> str:
-    """``add.Tensor`` for ``aten.add.Tensor``; an overload without a name adds nothing."""
+    """Return ``add.Tensor`` for ``aten.add.Tensor``, and ``relu`` for the default overload of ``relu``."""
     name: str = overload.name().removeprefix("aten::")
     return name
 
 
 def below_autocast() -> Any:
-    """A context in which operators of the device, and of the CPU that stands in for it, are not autocast."""
+    """Return a context without autocast for the device, and for the CPU, which may stand in for it."""
     return exclude_keys(_AUTOCAST)
 
 
 def is_view(overload: OpOverload) -> bool:
-    """Whether the operator's result is another look at the memory of an argument."""
+    """Whether the operator's result is a view of an argument's memory."""
     infos = [one.alias_info for one in schema_of(overload).arguments]
     return any(info is not None and not info.is_write for info in infos)
 
 
 def computes(name: str) -> bool:
-    """Whether an operator makes values: views, and changes of a tensor's own shape, do not."""
+    """Whether an operator computes values; views and changes of a tensor's own shape do not."""
     overload = _schema(name)
     infos = [(one.alias_info, one.kwarg_only) for one in overload.arguments if one.alias_info is not None]
     looks = any(not info.is_write for info, _ in infos)
@@ -213,13 +220,13 @@ _SHAPE_CHANGES = frozenset(
 
 
 def takes_device(name: str) -> bool:
-    """Whether the operator has tensors, and an argument that says on which device its result is to be."""
+    """Whether the operator takes tensors, and an argument for the device of its result."""
     kinds = [(one.name, str(one.type)) for one in _schema(name).arguments]
     return ("device", "Optional[Device]") in kinds and any("Tensor" in kind for _, kind in kinds)
 
 
 def written_arguments(overload: OpOverload) -> list[str]:
-    """The names of the arguments that the operator writes into."""
+    """Return the names of the arguments that the operator writes into."""
     return [
         one.name
         for one in schema_of(overload).arguments
@@ -228,7 +235,10 @@ def written_arguments(overload: OpOverload) -> list[str]:
 
 
 def functional_form(overload: OpOverload) -> OpOverload | None:
-    """What computes the values that ``overload`` writes: ``add.Tensor`` for ``add_.Tensor``, ``add.out``."""
+    """Return the functional form of ``overload``: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
+
+    An overload that writes nothing is its own functional form. Returns None if PyTorch has no such form.
+    """
     written = written_arguments(overload)
     if not written:
         return overload
@@ -250,7 +260,7 @@ def functional_form(overload: OpOverload) -> OpOverload | None:
 
 
 def parameters_of(overload: OpOverload) -> list[str]:
-    """The names of all arguments."""
+    """Return the names of all arguments."""
     return [one.name for one in schema_of(overload).arguments]
 
 
@@ -275,11 +285,12 @@ def storages_of(
     make: Callable[[torch.device, int], torch.UntypedStorage],
     methods: dict[str, Callable[..., Any]],
 ) -> None:
-    """Let ``torch.UntypedStorage(nbytes, device=…)`` ask ``make``, and its storages use ``methods``.
+    """Let ``torch.UntypedStorage(nbytes, device=…)`` call ``make``, and let its storages use ``methods``.
 
-    PyTorch has no allocator to ask, and its own methods refuse storages without memory. Copies of storages
-    (``copy.deepcopy``, ``storage.clone()``, ``storage.cpu()``) are made that way. ``__reduce__`` among the
-    methods also serves pickle where it is asked for a tensor, and queues between processes.
+    PyTorch has no allocator for the device, and its own methods refuse storages without memory. Copies of
+    storages (``copy.deepcopy``, ``storage.clone()``, ``storage.cpu()``) are made in this way, too. The
+    ``__reduce__`` among the methods also serves to pickle tensors, and to send them through queues between
+    processes.
     """
     plain: Callable[..., Any] = torch._C.StorageBase.__new__
 
@@ -306,16 +317,17 @@ def storages_of(
         return reductions.reduce_typed_storage(self) if here else plain_reduce(self)
 
     torch.TypedStorage.__reduce__ = reduce  # type: ignore[method-assign]
-    # Processes share memory of the CPU; what this device holds is sent.
+    # Processes share CPU memory, but the contents of this device's storages must be sent.
     ForkingPickler.register(
         torch.UntypedStorage, _for(device_type, methods["__reduce__"], reductions.reduce_storage)
     )
 
 
 def dlpack_of(device_type: str, read: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Let DLPack take tensors of the device as what ``read`` makes of them: tensors of the CPU.
+    """Let DLPack export tensors of the device as the CPU tensors that ``read`` makes of them.
 
-    PyTorch has no name for the device there, and hands out a null pointer. For the rest of the process.
+    DLPack has no name for the device, and PyTorch would export a null pointer. The change lasts for the rest
+    of the process.
     """
 
     def dlpack(self: torch.Tensor, **kwargs: Any) -> Any:
@@ -334,7 +346,7 @@ def dlpack_of(device_type: str, read: Callable[[torch.Tensor], torch.Tensor]) ->
 
 
 def _for(device_type: str, ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``ours`` where an argument is a storage or tensor of the device, else ``theirs``."""
+    """Return a function that calls ``ours`` if an argument is on the device, and ``theirs`` otherwise."""
 
     @functools.wraps(theirs)
     def chosen(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Looking up one private name of PyTorch, with an error that says what is missing and what needs it."""
+"""Look up private names of PyTorch, with an error that says what is missing and what needs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _internals: list[Internal] = []
 class Internal:
     """A private name of PyTorch, looked up at its first use.
 
-    ``path`` is dotted, modules and attributes alike; ``feature`` is what does not work without it.
+    ``path`` is a dotted path of modules and attributes; ``feature`` names what does not work without it.
     """
 
     _UNKNOWN: Any = object()
@@ -26,13 +26,13 @@ class Internal:
         _internals.append(self)
 
     def get(self) -> Any:
-        """What the name stands for. Raises :class:`MissingInternal` if this PyTorch lacks it."""
+        """Return the object that the name refers to. Raises :class:`MissingInternal` if PyTorch lacks it."""
         if self._value is self._UNKNOWN:
             self._value = resolve(self.path, self.feature)
         return self._value
 
     def find(self) -> Any:
-        """As :meth:`get`, None if this PyTorch lacks the name."""
+        """Return the object that the name refers to, or None if this PyTorch lacks it."""
         try:
             return self.get()
         except MissingInternal:
@@ -46,12 +46,12 @@ class Replaceable(Internal):
     """A private name that a redirection replaces while it is on, so each use looks it up anew."""
 
     def get(self) -> Any:
-        """What the name stands for now. Raises :class:`MissingInternal` if this PyTorch lacks it."""
+        """Return what the name refers to now. Raises :class:`MissingInternal` if this PyTorch lacks it."""
         return resolve(self.path, self.feature)
 
 
 def resolve(path: str, feature: str) -> Any:
-    """The object that a dotted path names. Raises :class:`MissingInternal` if there is none."""
+    """Return the object that a dotted path names. Raises :class:`MissingInternal` if there is none."""
     *parents, name = path.split(".")
     found: Any = torch
     try:
@@ -63,10 +63,10 @@ def resolve(path: str, feature: str) -> Any:
 
 
 def missing(path: str, feature: str) -> MissingInternal:
-    """The error for a name that this PyTorch lacks."""
+    """Return the error for a name that this PyTorch lacks."""
     return MissingInternal(path, feature, str(torch.__version__))
 
 
 def known() -> list[Internal]:
-    """All that the imported modules of this package declare."""
+    """Return every :class:`Internal` that the imported modules declare."""
     return _internals

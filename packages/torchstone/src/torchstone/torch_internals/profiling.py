@@ -1,4 +1,4 @@
-"""What PyTorch's profiler and Dynamo's own records say."""
+"""The state of PyTorch's profiler, and Dynamo's records of compilations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .probing import Internal
 _profiler = Internal("torch.autograd.profiler", "torch.profiler")
 _metrics = Internal("torch._dynamo.utils.get_compilation_metrics", "profiles of torch.compile")
 
-# In C as a whole: this runs on each call of a compiled program.
+# Implemented entirely in C, because it runs on each call of a compiled program.
 is_profiling = partial(attrgetter("_is_profiler_enabled"), _profiler.get())
-"""Whether ``torch.profiler`` records now."""
+"""Whether ``torch.profiler`` is recording now."""
 
 
 def compilations(since: float) -> Sequence[Any]:
-    """Dynamo's records of the frames that it began to compile after ``since``, seconds of ``time.time()``.
+    """Return Dynamo's records of frames that it began to compile after ``since``, in ``time.time()`` seconds.
 
-    Dynamo keeps a bounded number of them. Empty while it is not loaded.
+    Dynamo keeps a limited number of records. The result is empty if Dynamo is not loaded.
     """
     if "torch._dynamo" not in sys.modules:
         return []

@@ -1,4 +1,4 @@
-"""PyTorch's trees: nested lists, tuples and dicts as leaves and a specification."""
+"""PyTorch's functions on trees: nested lists, tuples and dicts, split into leaves and a specification."""
 
 from torch.utils._pytree import (
     TreeSpec,

@@ -1,4 +1,4 @@
-"""What only the redirection of CUDA code reaches for, and the private names that it replaces."""
+"""Private names that only the redirection of CUDA code uses or replaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .probing import Internal, Replaceable
 _FEATURE = "redirection"
 
 CUDA_FUNCTIONS = "torch._C._cuda"
-"""How the names of CUDA's functions in C begin."""
+"""The prefix of the names of CUDA's functions in C."""
 LAZY_INIT = "torch.cuda._lazy_init"
 DEVICE_CONTEXT_INIT = "torch.utils._device.DeviceContext.__init__"
 CHECKPOINT_CHECKS = "torch.utils.checkpoint._allowed_determinism_checks_to_fns"
@@ -30,10 +30,10 @@ TAKE_DEVICE_OF_MESH = (
     "torch.distributed.fsdp._fully_shard._fully_shard",
     "torch.distributed._composable.replicate_with_fsdp",
 )
-"""Modules that import :data:`DEVICE_OF_MESH` by name."""
+"""The modules that import the function :data:`DEVICE_OF_MESH`, so that each has its own reference to it."""
 
 ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor", "torch._library.custom_ops")
-"""Private modules that ask about devices on behalf of whoever calls them."""
+"""Private modules that ask about devices on behalf of their callers."""
 
 exchange_device = Replaceable("torch.cuda._exchange_device", _FEATURE)
 maybe_exchange_device = Replaceable("torch.cuda._maybe_exchange_device", _FEATURE)
@@ -56,17 +56,17 @@ _meshes = Internal("torch.distributed.device_mesh._mesh_resources", _FEATURE)
 
 
 def makes_tensors(function: Any) -> bool:
-    """Whether ``function`` is one of those to which a default device is given."""
+    """Whether ``function`` is one of PyTorch's factories, to which a default device applies."""
     return function in _device._device_constructors()
 
 
 def default_of_modes() -> torch.device | None:
-    """The device that ``torch.set_default_device`` gives to factories in this thread."""
+    """Return the device that ``torch.set_default_device`` gives to factories in this thread."""
     return _device.CURRENT_DEVICE
 
 
 def drawing_operators() -> set[str]:
-    """The names of ATen's operators that take a generator."""
+    """Return the names of ATen's operators that take a generator."""
     return {
         schema.name.removeprefix("aten::")
         for schema in all_schemas()
@@ -75,7 +75,7 @@ def drawing_operators() -> set[str]:
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor below the wrappers of ``torch.func``."""
+    """Return the tensor inside all wrappers of ``torch.func``."""
     functorch = _functorch.get()
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
@@ -83,37 +83,37 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def type_of_mesh(mesh: Any) -> str:
-    """The device type that a mesh was given, as PyTorch's own code reads it."""
+    """Return the device type that a mesh was made with, read as PyTorch's own code reads it."""
     found: str = getattr(mesh, "_device_type", None) or mesh.device_type
     return found
 
 
 def current_mesh() -> Any:
-    """The mesh of the ``with`` block that this thread is in. Raises ``RuntimeError`` outside one."""
+    """Return the mesh of the ``with`` block that this thread is in. Raises ``RuntimeError`` outside one."""
     return _meshes.get().get_current_mesh()
 
 
 def untyped(storage: Any) -> torch.UntypedStorage:
-    """The bytes below a storage."""
+    """Return the untyped storage of a storage of either kind."""
     found: torch.UntypedStorage = getattr(storage, "_untyped_storage", storage)
     return found
 
 
 def not_compiled_alone(function: Any) -> None:
-    """Keeps Dynamo from compiling a function that is called outside a graph; inside one it traces it."""
+    """Keep Dynamo from compiling ``function`` when it is called outside a graph; inside one it is traced."""
     eval_frame = _eval_frame.get()
     skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
     eval_frame.set_code_exec_strategy(function.__code__, skip)
 
 
 def break_graph() -> None:
-    """Ends the graph where Dynamo traces this call."""
+    """End the graph at this call, if Dynamo traces it."""
     torch._dynamo.graph_break()
 
 
 def called_while_tracing(function: Any) -> Any:
-    """Lets Dynamo call a function without arguments each time it meets it, and take the result as it is."""
-    function._dynamo_marked_constant = True  # what torch.compiler.assume_constant_result does with an import
+    """Let Dynamo call a function without arguments wherever it meets it, and use the result as a constant."""
+    function._dynamo_marked_constant = True  # torch.compiler.assume_constant_result does this plus an import
     return function
 
 
@@ -123,23 +123,23 @@ def records_an_event(node: fx.Node) -> bool:
 
 
 def is_about_streams(node: fx.Node) -> bool:
-    """Whether a node of Dynamo's graph works on streams and events only."""
+    """Whether a node of Dynamo's graph works only on streams and events."""
     if node.op == "call_function":
         return str(node.target).startswith("streams.") or node.target is _object_by_index.get()
     return node.op == "call_method" and node.target == "query"
 
 
 def runs_compiled_code(node: Any) -> bool:
-    """Whether a custom function's node belongs to what ``torch.compile`` compiled."""
+    """Whether the autograd node of a custom function belongs to code that ``torch.compile`` compiled."""
     return str(node._forward_cls.__module__).startswith("torch._functorch._aot_autograd")
 
 
 def note_places(node: Any, places: list[int | None]) -> None:
-    """Keeps on a custom function's node where its outputs are."""
+    """Store the places of a custom function's outputs on its autograd node."""
     node._torchstone_places = places
 
 
 def places_noted(node: Any) -> list[int | None]:
-    """What :func:`note_places` kept."""
+    """Return what :func:`note_places` stored on the node."""
     found: list[int | None] = getattr(node, "_torchstone_places", [])
     return found

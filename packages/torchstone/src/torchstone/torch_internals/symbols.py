@@ -1,4 +1,4 @@
-"""Symbolic sizes: what PyTorch assumed of them where it traced a graph, and at which line of a user."""
+"""Symbolic sizes: the conditions on them that PyTorch assumed in a trace, and the user's line of each."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _infinity = Internal("torch.utils._sympy.numbers.int_oo", _SYMBOLS)
 
 
 def is_known(condition: bool | torch.SymBool) -> bool:
-    """Whether a condition on sizes holds, which is then assumed; False if a size depends on values."""
+    """Whether a condition on sizes holds, and assume the answer; False if a size depends on values."""
     return bool(_guard_or_false(condition))
 
 
 def assumed_of(
     sizes: Sequence[torch.SymInt], ranges: Mapping[str, tuple[int, int | None]], known: Set[str]
 ) -> Iterator[str]:
-    """Conditions on ``known`` symbols in Python's words, without those that ``ranges`` imply.
+    """Yield the conditions on ``known`` symbols as Python expressions, without those that ``ranges`` imply.
 
-    PyTorch writes another in place of a symbol that it assumes to be equal to that. A known symbol is one
-    that was written when ``known`` was read, so that such an equation is a condition too.
+    If PyTorch assumes that a symbol equals an expression, it replaces the symbol by it. If such a symbol is
+    in ``known``, it was still in use when ``known`` was read, so the equation is a condition too.
     """
     if not sizes:
         return
@@ -62,18 +62,18 @@ def assumed_of(
 
 @dataclass(frozen=True)
 class Assumption:
-    """A condition in Python's words on sizes, and the file and line whose call needed it."""
+    """A condition on sizes as a Python expression, and the file and line of the call that needed it."""
 
     condition: str
     sources: Mapping[str, str]
-    """PyTorch's name of the size, as ``L['x'].size()[0]``, by each name in the condition."""
+    """For each name in the condition, PyTorch's name of that size, such as ``L['x'].size()[0]``."""
     place: tuple[str, int] | None
 
 
 class Watch:
-    """What PyTorch assumes of symbolic sizes while the :attr:`patches` are in place.
+    """A recorder of what PyTorch assumes of symbolic sizes while the :attr:`patches` are in place.
 
-    ``place`` is called at each assumption and says which line of the user's code runs.
+    ``place`` is called at each assumption, and returns the line of the user's code that is running.
     """
 
     def __init__(self, place: Callable[[], tuple[str, int] | None]) -> None:
@@ -84,13 +84,13 @@ class Watch:
         def located(environment: Any, *args: Any, **kwargs: Any) -> Any:
             where = theirs(environment, *args, **kwargs)
             self._environment = environment
-            self._places[id(where)] = where, place()  # kept, so that the number stays its own
+            self._places[id(where)] = where, place()  # keep ``where`` alive, so that its id stays unique
             return where
 
         self.patches: list[Patch] = [] if theirs is None else [functions(_ShapeEnv.get(), _get_sloc=located)]
 
     def assumed(self) -> Iterator[Assumption]:
-        """The assumptions on sizes of inputs so far, in order."""
+        """Yield the assumptions on sizes of inputs so far, in order."""
         if self._environment is None:
             return
         names = {
@@ -110,7 +110,7 @@ class Watch:
 
 
 def _exact(condition: Any) -> Any:
-    """A condition between floats, which PyTorch writes for sizes like ``4 * dim``, between integers."""
+    """Turn a condition on floats, which PyTorch makes for sizes like ``4 * dim``, into one on integers."""
     floats = {number: Rational(number) for number in condition.atoms(Float)}
     if not floats:
         return condition

@@ -1,4 +1,4 @@
-"""What tensors, storages and modules keep to themselves, and functions on tensors with private names."""
+"""Private attributes of tensors, storages and modules, and private functions on tensors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _leave_vmap = Internal("torch._C._vmapmode_decrement_nesting", "gradients of a b
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
 detect_causal_mask = Internal("torch.nn.modules.transformer._detect_is_causal_mask", "masks of transformers")
 DETECT_CAUSAL_MASK = (torch.nn.modules.transformer, "_detect_is_causal_mask")
-"""Where transformers look it up."""
+"""The module in which transformers look the function up, and its name there."""
 
 
 def is_zero_tensor(tensor: torch.Tensor) -> bool:
@@ -80,14 +80,14 @@ def has_tangent(tensors: Iterable[Any]) -> bool:
 
 
 def saved_tensors_hooked() -> bool:
-    """Whether this thread has hooks on the tensors that autograd saves: a user's, or of checkpointing."""
+    """Whether this thread has hooks on the tensors that autograd saves, from a user or from checkpointing."""
     return _saved_tensors_hooks(False) is not None
 
 
 def under_vmap() -> bool:
     """Whether autograd's own ``vmap`` is active in this thread.
 
-    Entering it and leaving it at once is the fast way to learn how deep it is: the function that tells
+    Entering and leaving it is the fastest way to get its nesting depth: the function that returns the depth
     parses the name of a dispatch key.
     """
     depth = _enter_vmap()
@@ -96,22 +96,22 @@ def under_vmap() -> bool:
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often ``tensor``'s memory was written."""
+    """Return how often ``tensor``'s memory was written."""
     return tensor._version
 
 
 def overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two elements of ``tensor`` may have the same memory."""
+    """Whether two elements of ``tensor`` may share memory."""
     return bool(torch._debug_has_internal_overlap(tensor))
 
 
 def storage_identity(storage: torch.UntypedStorage) -> int:
-    """The same number for the same memory."""
+    """Return a number that identifies the memory of a storage."""
     return storage._cdata
 
 
 def members(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The dicts in which ``module`` keeps its parameters and its buffers."""
+    """Return the dicts in which ``module`` keeps its parameters and its buffers."""
     return module._parameters, module._buffers
 
 
@@ -121,7 +121,7 @@ def mark_as_parameter(tensor: torch.Tensor) -> None:
 
 
 def leaves_of_gradients(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors to which autograd would add gradients of ``tensor``."""
+    """Return the leaf tensors into which a backward pass from ``tensor`` would accumulate gradients."""
     found, seen = [], set()
     pending = [tensor.grad_fn]
     while pending:
@@ -139,31 +139,31 @@ def leaves_of_gradients(tensor: torch.Tensor) -> list[torch.Tensor]:
 def set_members(module: torch.nn.Module, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
     """Let ``module`` keep its parameters and its buffers in these dicts."""
     module.__dict__.update(_parameters=parameters, _buffers=buffers)
-    if isinstance(module, torch.nn.RNNBase):  # it has its weights in a list, too
+    if isinstance(module, torch.nn.RNNBase):  # it also keeps its weights in a list
         module._init_flat_weights()
 
 
 def submodules(module: torch.nn.Module) -> dict[str, Any]:
-    """The dict in which ``module`` keeps its parts."""
+    """Return the dict in which ``module`` keeps its submodules."""
     return module._modules
 
 
 def set_submodules(module: torch.nn.Module, parts: dict[str, Any]) -> None:
-    """Let ``module`` keep its parts in this dict."""
+    """Let ``module`` keep its submodules in this dict."""
     module.__dict__.update(_modules=parts)
 
 
 def module_versions(state: Any) -> Mapping[str, Any] | None:
-    """The versions of modules that a state dict carries beside its entries, None if it carries none."""
+    """Return the module versions that a state dict carries beside its entries, or None if it has none."""
     return getattr(state, "_metadata", None)
 
 
 def with_module_versions(state: Any, versions: Mapping[str, Any]) -> Any:
-    """``state``, which a module then reads as what these versions of its parts wrote."""
+    """Attach module versions to ``state``, so that a module loads it as written by these versions."""
     state._metadata = OrderedDict(versions)
     return state
 
 
 def check_batch_norm_input(module: Any, tensor: torch.Tensor) -> None:
-    """Raise PyTorch's error where ``tensor`` has a rank that the batch norm does not take."""
+    """Raise PyTorch's error if the batch norm does not accept tensors of ``tensor``'s rank."""
     module._check_input_dim(tensor)

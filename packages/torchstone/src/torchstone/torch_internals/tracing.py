@@ -1,4 +1,4 @@
-"""Tracing functions to graphs, and what a traced graph knows of its symbols."""
+"""Tracing functions to graphs, and the symbols and sequence numbers of traced code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _sequence_number = Internal("torch.autograd._get_sequence_nr", "naming the forwa
 
 
 def sequence_number(*, in_backward: bool) -> int:
-    """What a forward operator and its derivative have in common; -1 outside of a backward pass."""
+    """Return the sequence number that a forward operator and its derivative have in common.
+
+    With ``in_backward``, it is that of the derivative in progress, or -1 if there is none. Otherwise it is
+    that of the last forward operator.
+    """
     if not in_backward:
         return int(_sequence_number()) - 1
     node = _current_autograd_node()
@@ -28,12 +32,12 @@ def sequence_number(*, in_backward: bool) -> int:
 
 
 def derivative_in_progress() -> str | None:
-    """The name of the derivative that autograd computes in this thread; None outside of a backward pass."""
+    """Return the name of the derivative that autograd computes in this thread, or None if there is none."""
     node = _current_autograd_node()
     return None if node is None else str(node.name())
 
 
 def traced_size(size: int | torch.SymInt) -> int | None:
-    """The number that a size stood for when it was traced; None if it depends on the values of a tensor."""
+    """Return the value that a size had when it was traced; None if it depends on the values of a tensor."""
     found = size if isinstance(size, int) else size.node.hint
     return found if isinstance(found, int) else None

@@ -1,4 +1,4 @@
-"""What optimizers, gradient scalers and parameters keep to themselves."""
+"""Private attributes of optimizers, gradient scalers, parameters and modules, for training."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HOOKS = (
     *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs"),
     *("_forward_hooks_always_called", "_backward_pre_hooks", "_backward_hooks"),
 )
-"""Under which names a module keeps hooks that run with its forward pass and its gradients."""
+"""The attributes in which a module keeps the hooks of its forward pass and of its gradients."""
 NOT_FOR_FORWARD = frozenset(
     {"_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks"}
     | {"_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"}
 )
-"""What a module keeps that its forward pass does not look at."""
+"""Attributes of a module that its forward pass does not read."""
 NOT_FOR_STEPS = frozenset(
     {"state", "param_groups", "step", "_opt_called"}
     | {"_warned_capturable_if_run_uncaptured", "_need_device_dtype_check_for_fused"}
@@ -34,7 +34,7 @@ NOT_FOR_STEPS = frozenset(
         for when in ("pre", "post")
     }
 )
-"""What an optimizer keeps that its class's step does not look at, or that is state."""
+"""Attributes of an optimizer that its class's ``step`` does not read, or that are state."""
 hooks_of_tensor = attrgetter("_backward_hooks")
 """The dict of a tensor's ``register_hook``, or None."""
 hooks_after_accumulation = attrgetter("_post_accumulate_grad_hooks")
@@ -45,7 +45,7 @@ _HOOKS_OF_ALL = [
         *(
             f"torch.nn.modules.module._global{name}"
             for name in HOOKS
-            if name != "_forward_pre_hooks_with_kwargs"  # these are hooks of single modules
+            if name != "_forward_pre_hooks_with_kwargs"  # only single modules have these hooks
         ),
         "torch.optim.optimizer._global_optimizer_pre_hooks",
         "torch.optim.optimizer._global_optimizer_post_hooks",
@@ -54,29 +54,32 @@ _HOOKS_OF_ALL = [
 
 
 def note_step(optimizer: torch.optim.Optimizer) -> None:
-    """Tell schedulers that the optimizer made a step: they warn where it made none."""
+    """Record that the optimizer made a step; schedulers warn if it made none."""
     optimizer._opt_called = True  # type: ignore[attr-defined]
 
 
 def own_step(optimizer: torch.optim.Optimizer) -> Callable[..., Any] | None:
-    """A ``step`` that ``optimizer`` has in place of its class's; schedulers wrap that without changing it."""
+    """Return the ``step`` that ``optimizer`` has in place of its class's, or None.
+
+    A scheduler's wrapper around the ``step`` of the class does not count.
+    """
     own = inspect.unwrap(vars(optimizer).get("step", type(optimizer).step))
     return None if own is inspect.unwrap(type(optimizer).step) else own
 
 
 def has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether ``register_step_pre_hook`` or ``register_step_post_hook`` gave the optimizer a function."""
+    """Whether the optimizer has functions of ``register_step_pre_hook`` or ``register_step_post_hook``."""
     return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
 
 
 def forget_step_hooks(optimizer: torch.optim.Optimizer) -> None:
-    """Let the optimizer's step run without the functions that were registered around it."""
+    """Remove the functions that were registered to run before and after the optimizer's step."""
     optimizer._optimizer_step_pre_hooks = OrderedDict()
     optimizer._optimizer_step_post_hooks = OrderedDict()
 
 
 def scaler_state(scaler: torch.amp.GradScaler) -> dict[str, torch.Tensor]:
-    """The scale and the number of steps since it last changed, made where the scaler has none yet."""
+    """Return the scale and the number of steps since its last change; makes them if the scaler has none."""
     scaler.scale(torch.zeros(()))
     assert scaler._scale is not None
     assert scaler._growth_tracker is not None
@@ -84,9 +87,10 @@ def scaler_state(scaler: torch.amp.GradScaler) -> dict[str, torch.Tensor]:
 
 
 def computed_by_hooks(module: torch.nn.Module) -> list[str]:
-    """The attributes that hooks of ``torch.nn.utils`` compute from parameters before each forward pass.
+    """Return the attributes that hooks of ``torch.nn.utils`` compute before each forward pass.
 
-    Those of ``weight_norm`` and ``spectral_norm``, not the parametrizations of these names, and of pruning.
+    Such a hook computes its attribute from parameters. These are the hooks of ``weight_norm``, of
+    ``spectral_norm`` and of pruning, but not the parametrizations with the names of the first two.
     """
     found = []
     for hook in module._forward_pre_hooks.values():
@@ -97,19 +101,19 @@ def computed_by_hooks(module: torch.nn.Module) -> list[str]:
 
 
 def gradient_hooks(parameter: torch.Tensor) -> list[Callable[..., Any]]:
-    """The functions that ``register_hook`` gave a parameter."""
+    """Return the functions that were registered with ``register_hook`` of a parameter."""
     return list((hooks_of_tensor(parameter) or {}).values())
 
 
 def has_hooks_after_accumulation(parameter: torch.Tensor) -> bool:
-    """Whether ``register_post_accumulate_grad_hook`` gave a parameter a function."""
+    """Whether a parameter has functions of ``register_post_accumulate_grad_hook``."""
     return bool(hooks_after_accumulation(parameter))
 
 
 def without_checkpointing() -> list[Patch]:
-    """Functions under ``torch.utils.checkpoint`` run once, as if they were called without it.
+    """Return patches that let functions under ``torch.utils.checkpoint`` run once, as if called without it.
 
-    Where they ran again for the backward pass, random operators would draw other numbers than before.
+    If they ran again for the backward pass, random operators would draw different numbers there.
     """
     module = _checkpoint.get()
     return [
@@ -119,7 +123,7 @@ def without_checkpointing() -> list[Patch]:
 
 
 def _once(*_: Any, **__: Any) -> Iterator[None]:
-    """What ``checkpoint`` advances before and after it calls the function."""
+    """A generator that does nothing, which ``checkpoint`` advances before and after it calls the function."""
     yield
 
 
@@ -128,11 +132,11 @@ def _called(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) 
 
 
 def module_hooks(module: torch.nn.Module) -> list[dict[int, Any]]:
-    """The dicts in which ``module`` keeps hooks that run with its forward pass and its gradients."""
+    """Return the dicts in which ``module`` keeps the hooks of its forward pass and of its gradients."""
     own = vars(module)
     return [own[name] for name in HOOKS if own.get(name) is not None]
 
 
 def hooks_of_all() -> list[dict[int, Any]]:
-    """The dicts of hooks that run for all modules, and with the steps of all optimizers."""
+    """Return the dicts of hooks that run for all modules, and around the steps of all optimizers."""
     return [one for hooks in _HOOKS_OF_ALL if (one := hooks.find()) is not None]

@@ -1,4 +1,4 @@
-"""Which PyTorch this is, and which ones Torchstone is tested with."""
+"""The version of this PyTorch, and the versions that Torchstone is tested with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from ..errors import VersionWarning
 
 TESTED = ("2.13.0", "2.14.1")
-"""What `make compat` has run; the packages declare the range from the first to the last."""
+"""The versions that `make compat` has run; the packages declare the range from the first to the last."""
 
 
 def version() -> str:
-    """This PyTorch's version without the build's suffix (``+cpu``)."""
+    """Return this PyTorch's version without the build's suffix (``+cpu``)."""
     return str(torch.__version__).partition("+")[0]
 
 
@@ -25,13 +25,13 @@ def is_tested() -> bool:
 
 @cache
 def warn_if_untested() -> None:
-    """Warns, once, where this PyTorch is none of :data:`TESTED`."""
+    """Warn, once per process, if this PyTorch is not one of :data:`TESTED`."""
     if not is_tested():
         warnings.warn(untested_text(), VersionWarning, stacklevel=3)
 
 
 def untested_text() -> str:
-    """What to say of a PyTorch that is none of :data:`TESTED`."""
+    """Return the message for a PyTorch that is not one of :data:`TESTED`."""
     return (
         f"PyTorch {version()} is not among the tested versions ({', '.join(TESTED)});"
         " what has changed in it may be missing: `torchstone doctor` lists it"

@@ -1,7 +1,7 @@
-"""Buffers that code of a step puts in place of those that modules have.
+"""Buffers that code of a step assigns to modules in place of the ones they have.
 
-One of the same form is written over the one that it replaces. One of another form, or where there was none,
-is an output of the program, which the module then has, and the next step is a program for that form.
+A new buffer of the same shape and dtype is written over the one that it replaces. Any other new buffer is an
+output of the program. The module gets it after the step, and the next step needs a program for the new form.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .state import State
 Tensor = torch.Tensor
 
 Place = tuple[dict[str, Any], str, bool]
-"""The dict of a module's buffers, a name in it, and whether there is a tensor now; else there is None."""
+"""The dict of a module's buffers, a name in it, and whether the new value is a tensor (otherwise None)."""
 
 
 def assigned_buffers(
     state: State, shown: Mapping[int, Overlay], traced: Mapping[int, Tensor]
 ) -> tuple[list[Place], list[Tensor]]:
-    """Write buffers that were assigned over those before, in a trace; the places of others, and their values.
+    """Write assigned buffers over the old ones, in a trace, and return the places and values of all others.
 
-    ``shown`` has the modules' parameters and buffers by the identity of the real dicts, ``traced`` the
-    tensors of the trace by that of the real ones. Raises :class:`CaptureError` where a parameter was
-    assigned, or a buffer deleted.
+    ``shown`` holds the modules' parameters and buffers by the identity of the real dicts. ``traced`` holds
+    the tensors of the trace by the identity of the real tensors. Raises :class:`CaptureError` if the step
+    assigned a parameter or deleted a buffer.
     """
     overlays = {id(one): one for one in shown.values()}
     uses = Counter(id(value) for one in shown.values() for value in one.real.values())
@@ -58,7 +58,7 @@ def assigned_buffers(
 
 
 def _changed(overlay: Overlay, traced: Mapping[int, Tensor]) -> Iterator[tuple[str, Any, Any]]:
-    """Names with what was there before and what is there now, where that is something else."""
+    """Yield each name whose value has changed, with the old value and the new one."""
     for name in {**overlay.real, **overlay.now}:
         before, now = overlay.real.get(name), overlay.now.get(name)
         missing = (name in overlay.now) != (name in overlay.real)

@@ -1,7 +1,7 @@
-"""Numbers, words and switches that modules keep in attributes: code of a step may read and change them.
+"""Plain attributes of modules (numbers, strings, booleans, None), which code of a step may read and change.
 
-What it read is part of the program, so another value is another program. What it changed changes again
-with each step that the program makes.
+The values that the code reads are part of the program, so other values need another program. The values that
+it sets are set again after each step that runs the program.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _ABSENT = object()
 
 
 class Attributes:
-    """The attributes of ``modules``. What is put back and followed are plain ones, and tensors."""
+    """The attributes of ``modules``. Changes are found in plain ones; plain ones and tensors are restored."""
 
     def __init__(self, modules: Iterable[torch.nn.Module]) -> None:
         self._owners = [(type(module).__name__, vars(module)) for module in modules]
 
     def values(self) -> list[dict[str, Any]]:
-        """The attributes of each module as they are now."""
+        """Return the attributes of each module as they are now."""
         return [dict(own) for _, own in self._owners]
 
     def changes(self, before: Sequence[Mapping[str, Any]]) -> list[Change]:
-        """What is another value than it was among the ``before``, and plain."""
+        """Return the plain attributes that are new or differ from those in ``before``."""
         pairs = zip(self._owners, before, strict=True)
         now = (
             (own, name, one, was.get(name, _ABSENT)) for (_, own), was in pairs for name, one in own.items()
@@ -42,7 +42,7 @@ class Attributes:
         ]
 
     def restore(self, before: Sequence[Mapping[str, Any]]) -> None:
-        """Give the attributes the values that they had, and take away those that were not there."""
+        """Give the attributes their values from ``before``, and delete plain ones that were not there."""
         for (_, own), was in zip(self._owners, before, strict=True):
             for name in [name for name, value in own.items() if name not in was and type(value) in _PLAIN]:
                 del own[name]
@@ -51,7 +51,7 @@ class Attributes:
                     own[name] = value
 
     def name_of(self, change: Change) -> str:
-        """What errors call an attribute: ``Net.calls``."""
+        """Return the name of an attribute for error messages, such as ``Net.calls``."""
         own, name, _ = change
         return next(f"{kind}.{name}" for kind, place in self._owners if place is own)
 

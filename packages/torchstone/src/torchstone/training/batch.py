@@ -1,8 +1,8 @@
-"""What a step is given and what it returns, as leaves of a tree, and what leaves are as constants.
+"""The arguments and results of a step as leaves of a tree, and which leaves a program can have as constants.
 
-PyTorch's trees know lists, tuples, dicts, named tuples and registered classes. Dataclasses, ``UserDict`` (as
-the batches of tokenizers are) and classes made from dict, list or tuple are opened here, and made again of
-the same class.
+PyTorch's trees know lists, tuples, dicts, named tuples and registered classes. This module also opens
+dataclasses, ``UserDict`` (the class of a tokenizer's batches) and subclasses of dict, list and tuple. It
+rebuilds them as objects of the same class.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _BY_VALUE: frozenset[type] = frozenset(
     {bool, int, str, bytes, NoneType, EllipsisType, range}
     | {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
 )
-"""Classes whose objects never change, and are equal where a program cannot tell them apart."""
+"""Immutable classes. Objects of one of them that compare equal are the same for a program."""
 _BY_TEXT = (complex, float, numpy.generic, date, time, timedelta, Decimal, Fraction, PurePath, UUID)
-"""Classes whose objects never change, and whose text says all of their value."""
+"""Immutable classes whose ``repr`` shows the whole value."""
 _BY_IDENTITY = (type, FunctionType, BuiltinFunctionType, ModuleType, Enum)
 _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, float, numpy.float64, *_BY_VALUE})
 """Classes of leaves that are not containers."""
 _MOST = 3000
-"""Values that are looked at in an object, so that large ones cost no time."""
+"""The most values that :func:`reaches` looks at in an object, to save time on large ones."""
 
 
 def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
-    """The leaves of ``values`` and the tree that makes them again, for ``pytree.tree_unflatten``."""
+    """Return the leaves of ``values``, and the tree with which ``pytree.tree_unflatten`` rebuilds them."""
     leaves, tree = pytree.tree_flatten(values)
     if _LEAVES.issuperset(map(type, leaves)):
         return leaves, tree
@@ -51,7 +51,7 @@ def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
 
 
 def form_of(leaf: Any) -> Any:
-    """What a program depends on in a leaf of a batch; None where nothing tells whether it stays the same."""
+    """Return what a program depends on in a leaf of a batch, or None if the leaf could change unnoticed."""
     kind = type(leaf)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         return leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad
@@ -59,7 +59,7 @@ def form_of(leaf: Any) -> Any:
 
 
 def forms_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """What a program depends on in a batch; TrainingError for a leaf that may change unseen."""
+    """Return what a program depends on in a batch; raise TrainingError if a leaf could change unnoticed."""
     forms = [form_of(leaf) for leaf in leaves]
     if None in forms:
         place = forms.index(None)
@@ -70,7 +70,7 @@ def forms_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _note_repeated(leaves: Sequence[Any], forms: list[Any]) -> None:
-    """Say in the form of a tensor that was there before which one it is: code may ask."""
+    """Give each repeated tensor a form that names its first place: code may ask if two are the same one."""
     first: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         before = first.setdefault(id(leaf), place)
@@ -79,9 +79,9 @@ def _note_repeated(leaves: Sequence[Any], forms: list[Any]) -> None:
 
 
 def check_tensors(leaves: Iterable[Any], state: Mapping[int, str]) -> None:
-    """Raise TrainingError for a tensor with a history of gradients, or over memory of the state.
+    """Raise TrainingError if a tensor was computed with gradients, or shares memory with the state.
 
-    ``state`` has names by the addresses of the memory.
+    ``state`` maps the addresses of its memory to names.
     """
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
@@ -101,7 +101,7 @@ def check_tensors(leaves: Iterable[Any], state: Mapping[int, str]) -> None:
 
 
 def check_written(tensors: Sequence[torch.Tensor], places: Iterable[int]) -> None:
-    """Raise TrainingError where another tensor shows what a step writes into those at ``places``."""
+    """Raise TrainingError if a tensor that the step writes, at one of ``places``, overlaps another tensor."""
     for place in places:
         for other, tensor in enumerate(tensors):
             if other != place and overlap(tensors[place].detach(), tensor.detach()):
@@ -109,7 +109,7 @@ def check_written(tensors: Sequence[torch.Tensor], places: Iterable[int]) -> Non
 
 
 def shared_write() -> TrainingError:
-    """The error for a write that two arguments of a step would have to show."""
+    """Return the error for a write into memory that two arguments of a step share."""
     return TrainingError(
         "the step writes into a tensor that has memory in common with another one of the batch or the state",
         hint="pass a copy: tensor.clone()",
@@ -137,7 +137,7 @@ def _refuse(place: int, leaf: Any) -> NoReturn:
 
 
 def _constant(leaf: Any) -> Any:
-    """A value that is equal for equal constants, and never for others; None where there is none."""
+    """Return a value that is equal only for equal constants, or None if ``leaf`` cannot be a constant."""
     kind = type(leaf)
     if kind in _BY_VALUE or isinstance(leaf, _BY_IDENTITY):
         return kind, leaf
@@ -153,7 +153,7 @@ def _constant(leaf: Any) -> Any:
 
 
 class _Opened:
-    """A container as a node of a tree: what it is made from, and how it is made again."""
+    """A container as a node of a tree: its class, keys, items and attributes, from which it is rebuilt."""
 
     def __init__(self, kind: type, keys: Sequence[Any], items: Sequence[Any], own: dict[str, Any]) -> None:
         self.kind, self.keys, self.items, self.own = kind, tuple(keys), items, own
@@ -189,7 +189,7 @@ pytree.register_pytree_node(_Opened, _flattened, _made_again)
 
 
 def _opened(leaf: Any) -> Any:
-    """``leaf`` as a node of a tree with all that is in it, if it is a container."""
+    """Return a container, and all containers in it, as nodes of a tree. Any other leaf is unchanged."""
     kind, own = type(leaf), dict(getattr(leaf, "__dict__", {}))
     if kind in _LEAVES or isinstance(leaf, (type, Enum, torch.Tensor, torch.nn.Module)):
         return leaf
@@ -210,7 +210,7 @@ def _opened(leaf: Any) -> Any:
 
 
 def _made_by_tuple(kind: type) -> bool:
-    """Whether a class of tuples is made as tuples are."""
+    """Whether a subclass of tuple is built as tuples are: it has no ``__new__`` of its own."""
     return not any("__new__" in vars(one) for one in kind.__mro__ if one not in (tuple, object))
 
 
@@ -222,7 +222,7 @@ def _opened_as(kind: type, keys: Any, items: Any, own: dict[str, Any]) -> _Opene
 
 
 def _readable(name: str, value: Any) -> Any:
-    """``value`` where it can be part of a program, else what refuses to be used."""
+    """Return ``value`` if it can be part of a program, otherwise an object that raises when it is used."""
     leaves, _ = flatten(value)
     return _Unread(name) if any(form_of(leaf) is None for leaf in leaves) else value
 
@@ -250,7 +250,10 @@ for _name in ("bool", "call", "contains", "eq", "getattr", "getitem", "hash", "i
 
 
 def reaches(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether an object of ``kinds`` is somewhere in ``value``, which is not a module, class, or function."""
+    """Whether ``value`` is an object of ``kinds`` or refers to one, directly or through other objects.
+
+    The search does not go into classes, functions, modules (Python's and PyTorch's) and tensors.
+    """
     waiting, seen = deque([value]), dict[int, Any]()
     while waiting and len(seen) < _MOST:
         one = waiting.popleft()

@@ -1,7 +1,7 @@
-"""Batches padded to a few sizes, so that a few programs do for batches of any size.
+"""Padding of batches to a few sizes, so that a few programs are enough for batches of any size.
 
-A padded row repeats the last one, so it is as finite as that, and its loss is left out: its gradient
-is zero. That the other rows do not notice is for :mod:`.rows` to show.
+Padding repeats the last row, so padded rows are finite if that row is. Their losses are left out of the
+result, so they add nothing to the gradients. :mod:`.rows` checks that padding does not affect other rows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .numbers import Number
 
 Tensor = torch.Tensor
 Reduction = Literal["mean", "sum"]
-"""What becomes of the losses of the rows."""
+"""How the losses of the rows become one loss."""
 
 
 def checked(buckets: Iterable[int] | None, reduction: str) -> tuple[int, ...]:
-    """The numbers of rows that there are programs for, in their order; none for no padding."""
+    """Return the numbers of rows that batches are padded to, sorted; an empty tuple means no padding."""
     if reduction not in get_args(Reduction):
         raise TrainingError(
             f"reduction={reduction!r} is unknown", hint=f"use one of {', '.join(get_args(Reduction))}"
@@ -42,7 +42,7 @@ def has_rows(leaf: Any) -> bool:
 
 
 def not_of_rows(losses: Tensor) -> TrainingError:
-    """The error for losses that are not those of rows."""
+    """Return the error for losses that do not have the batch's rows in their first dimension."""
     return TrainingError(
         f"with buckets, loss_fn returns the losses of all rows, not {list(losses.shape)}",
         hint='ask the loss for reduction="none"; the reduction of compile_step comes after it',
@@ -50,9 +50,9 @@ def not_of_rows(losses: Tensor) -> TrainingError:
 
 
 def padded(leaves: Sequence[Any], buckets: Sequence[int]) -> tuple[list[Any], int]:
-    """The leaves of a batch with as many rows as the smallest bucket that holds it, and how many are its own.
+    """Pad a batch to the smallest bucket that holds it; return its leaves, and the number of its own rows.
 
-    A single row stays alone: without its dimension of one, code may mean something else.
+    A batch of one row is not padded, because code may treat a dimension of size 1 differently.
     """
     counts = [leaf.shape[0] for leaf in leaves if has_rows(leaf)]
     if not counts or min(counts) != max(counts) or not counts[0]:
@@ -83,7 +83,7 @@ def _padded(leaf: Tensor, size: int) -> Tensor:
 
 
 def reduced(losses: Tensor, rows: Number, size: int, reduction: str) -> Tensor:
-    """The sum or mean of the losses of the first ``rows`` of ``size`` rows, in a trace."""
+    """Return the sum or mean of the losses of the first ``rows`` of ``size`` rows, in a trace."""
     if not losses.dim():
         raise not_of_rows(losses)
     count, each = rows.node.tensor, losses.shape[0] // size
@@ -96,7 +96,7 @@ def reduced(losses: Tensor, rows: Number, size: int, reduction: str) -> Tensor:
 
 
 def with_loss(result: Any, loss: Tensor) -> Any:
-    """What ``loss_fn`` returned, with ``loss`` in place of the losses."""
+    """Return the result of ``loss_fn`` with ``loss`` in place of the losses of the rows."""
     if isinstance(result, Mapping):
         return {**result, "loss": loss}
     if isinstance(result, tuple) and hasattr(result, "_fields"):

@@ -1,7 +1,7 @@
-"""Who makes a training step: its program, or eager PyTorch where that was measured to be faster.
+"""Runs a training step as its program, or in eager PyTorch if measurements show that this is faster.
 
-A step cannot be repeated to measure it, so the candidates take turns with the steps of the training until
-one is chosen. Only rounding depends on that: eager PyTorch runs a graph of the same step, and the optimizer.
+A step cannot be repeated to measure it, so the candidates take turns at the steps of the training until one
+is chosen. The choice affects only rounding: eager PyTorch runs a graph of the same step, then the optimizer.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .trace import Traced
 PROGRAM, SAVING = "compiled", "compiled for little memory"
 EAGER, FUSED = "eager PyTorch", "eager PyTorch with a fused update"
 _GAIN = 1.02
-"""How many times as fast as the program eager PyTorch has to be."""
+"""Eager PyTorch has to be at least this many times as fast as the program."""
 _ALLOWED = 1.03
-"""How many times as slow as the program one for little memory may be."""
+"""The program for little memory may be at most this many times as slow as the default program."""
 _HANDOVER_S = 5e-6
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
 """Optimizers that PyTorch has a fused kernel for on the CPU."""
 
 
 class MeasuredStep:
-    """Makes steps by ``program`` or in eager PyTorch: in turns, until one is chosen."""
+    """A step that runs as ``program`` or in eager PyTorch, which take turns until one is chosen."""
 
     def __init__(self, program: StepProgram, recipe: Recipe, turns: Turns | None) -> None:
         self.program = program
@@ -54,10 +54,10 @@ class MeasuredStep:
         state: State,
         arguments: Sequence[torch.Tensor],
     ) -> Any:
-        """One step, which ``compiled`` makes by the program; ``arguments`` are those after the state.
+        """Run one step. ``compiled`` runs it as the program; ``arguments`` are those after the state.
 
-        ``trace`` gives the graph up to the optimizer's part, for eager PyTorch. Where it has none, the
-        program makes all steps.
+        ``trace`` returns the graph up to the optimizer's update, for eager PyTorch. If it raises
+        :class:`CaptureError`, the program runs all steps.
         """
         turns = self._turns
         if turns is None:
@@ -87,7 +87,7 @@ class MeasuredStep:
         return result
 
     def _use(self, way: str, *, chosen: bool) -> bool:
-        """Let the program run that way; False if it is not worth a try."""
+        """Set the program up for speed or for little memory; return False if ``way`` is not worth a try."""
         if not isinstance(self.program, WholeStep):
             return True
         if way != self._way:
@@ -100,7 +100,7 @@ class MeasuredStep:
         return True
 
     def _note(self) -> None:
-        """Count the shape, if eager PyTorch was chosen for it."""
+        """Note in the program's record if eager PyTorch was chosen."""
         if self._turns is None or self._turns.decision is None:
             return
         if self._turns.next not in (PROGRAM, SAVING):
@@ -110,10 +110,10 @@ class MeasuredStep:
 def turns_with_eager(
     program: StepProgram, recipe: Recipe, state: State, leaves: Sequence[Any], engine: Any
 ) -> Turns | None:
-    """The turns of ``program`` and eager PyTorch; None where nothing but the program makes the step.
+    """Return the turns of ``program`` and eager PyTorch, or None if only the program can run the step.
 
-    That is where it draws random numbers, checks values or makes new state, where the optimizer is not one
-    of PyTorch's, and where more is asked of the step than gradients, clipping and an update.
+    Only the program runs a step that draws random numbers, checks values or makes new state, a step whose
+    optimizer is not one of PyTorch's, and a step that does more than gradients, clipping and an update.
     """
     traced, options = program.traced, Options.parse(None)
     decisions = getattr(engine, "decisions", None)
@@ -141,7 +141,7 @@ def turns_with_eager(
 
 
 def _is_plain(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the step of ``optimizer`` is PyTorch's alone, and does the same whenever it runs."""
+    """Whether the class of ``optimizer`` is PyTorch's, and no step hooks change what its step does."""
     return getattr(torch.optim, type(optimizer).__name__, None) is type(optimizer) and not has_step_hooks(
         optimizer
     )
@@ -155,14 +155,14 @@ def _can_be_fused(optimizer: torch.optim.Optimizer) -> bool:
 
 
 class EagerStep:
-    """A step in eager PyTorch: a graph up to the optimizer's part, and the optimizer."""
+    """A step in eager PyTorch, which runs a graph up to the optimizer's update, and then the optimizer."""
 
     def __init__(self, recipe: Recipe, traced: Traced) -> None:
         self._optimizer, self._traced = recipe.optimizer, traced
         self._parameters = [p for p, _ in traced.created]
 
     def __call__(self, state: State, arguments: Sequence[torch.Tensor], *, fused: bool) -> Any:
-        """One step. Raises :class:`_NothingUpdated` if it fails before the optimizer's part."""
+        """Run one step. Raises :class:`_NothingUpdated` if it fails before the optimizer's update."""
         tensors = [entry.tensor for entry in state.entries]
         try:
             with spans.span("eager", "training step"), torch.no_grad():
@@ -188,13 +188,13 @@ class _NothingUpdated(Exception):
 
 
 def _laid_out_as(p: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-    """``grad`` with the strides of ``p``, as autograd keeps gradients and fused kernels need them."""
+    """Return ``grad`` with the strides of ``p``, which autograd gives gradients and fused kernels need."""
     return grad if grad.stride() == p.stride() else torch.empty_like(p).copy_(grad)
 
 
 @contextmanager
 def _buffers_kept(state: State) -> Iterator[None]:
-    """Puts buffers back if the block fails, and raises :class:`_NothingUpdated`."""
+    """Restore buffers and raise :class:`_NothingUpdated` if the block fails."""
     before = [(entry.tensor, entry.tensor.clone()) for entry in state.entries if entry.kind == "buffer"]
     try:
         yield
@@ -206,7 +206,7 @@ def _buffers_kept(state: State) -> Iterator[None]:
 
 @contextmanager
 def _fused(optimizer: torch.optim.Optimizer, fused: bool) -> Iterator[None]:
-    """The optimizer updates by its fused kernel inside the block, if ``fused``."""
+    """Let the optimizer use its fused kernel inside the block, if ``fused``."""
     if not fused:
         yield
         return

@@ -1,4 +1,4 @@
-"""A whole training step as an artifact: its state has names, goes in and comes out, and needs no PyTorch."""
+"""A whole training step as an artifact: it runs without PyTorch, and takes and returns its state by name."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def build_step(
     mesh: Mesh | None = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Program:
-    """One step of ``recipe`` for a batch like this one, with the present state as its weights.
+    """Return one step of ``recipe`` as a program for batches like ``batch``; its weights are the state now.
 
-    Numbers of the optimizer are weights too, 0-d and float64, unless its code branches on them: those
-    are constants. Raises :class:`TrainingError`, :class:`~torchstone.errors.CaptureError`,
+    Numbers of the optimizer are weights too, 0-d and float64. Numbers that its code branches on are
+    constants instead. Raises :class:`TrainingError`, :class:`~torchstone.errors.CaptureError`,
     :class:`~torchstone.errors.ShardingError` and :class:`~torchstone.errors.UnsupportedOperators`.
     """
     check_mesh(mesh, shardings)
@@ -89,7 +89,7 @@ def build_step(
 
 
 class _Step(Region):
-    """The unit of an exported step: its graph, and the signature that :func:`describe_step` gives it."""
+    """An exported step as the unit of passes: its graph, and the signature from :func:`describe_step`."""
 
     def __init__(self, recipe: Recipe, leaves: Sequence[Any], tree: Any) -> None:
         self.recipe, self.leaves, self.tree = recipe, leaves, tree
@@ -128,7 +128,7 @@ class _Step(Region):
             )
         seen = self.traced.guards.seen_leaves()
         self.constants = {name for place, name in enumerate(self.numbers) if place in seen}
-        """Numbers that the step's code looks at: another value may need another program."""
+        """Names of the numbers whose values the step's code reads: another value may need another program."""
         super().__init__(self.traced.module, options, GraphRecord("step"))
         self.name = "training_step"
         self.mesh: Mesh | None = None
@@ -138,7 +138,7 @@ class _Step(Region):
         self.weights: dict[str, Tensor] = {}
 
     def refuse_branches(self) -> None:
-        """Raise TrainingError where a later step is not the same program."""
+        """Raise TrainingError if later steps cannot run the same program."""
         kind = type(self.recipe.optimizer).__name__
         seen = self.traced.guards.seen_leaves()
         changing = [self.names[place[1]] for place in seen if isinstance(place, tuple)]
@@ -157,7 +157,7 @@ class _Step(Region):
             )
 
     def _branches_alike(self) -> bool:
-        """Whether all branches stay the same when only counters of steps go on."""
+        """Whether all branches stay the same in later steps, where only step counters may change."""
         guards, inputs = self.traced.guards, self.module.graph.find_nodes(op="placeholder")
         counters = {
             ("state", place): self.entries[place].tensor.detach()
@@ -174,7 +174,7 @@ class _Step(Region):
         return all(guards.hold({**numbers, **values}) for values in later)
 
     def add_input(self, kind: InputKind, label: str, value: Tensor) -> Node:
-        """A new argument of the graph, and its entry in the signature."""
+        """Add an argument to the graph and its entry to the signature; return its node."""
         node = self.module.graph.placeholder(re.sub(r"\W", "_", label))
         node.meta = {"val": value}
         target = None if kind == "input" else label
@@ -183,7 +183,7 @@ class _Step(Region):
         return node
 
     def program(self) -> Program:
-        """What the whole pipeline has made."""
+        """Return the program. The whole pipeline must have run before."""
         arguments = _described(self.tree, [isinstance(leaf, Tensor) for leaf in self.leaves], self.leaves)
         returned = self.traced.returned
         results = [isinstance(leaf, Made) for leaf in returned.leaves]
@@ -204,7 +204,7 @@ class _Step(Region):
 
 @compiler_pass("describe-step", needs=["functional", "metadata"], guarantees=["signature", "placement"])
 def describe_step(step: _Step) -> None:
-    """Name the state and the batch, make an argument of each number, and say where all lie on a mesh."""
+    """Name the state and the batch, make each number an argument, and place them all on a mesh, if any."""
     step.refuse_branches()
     graph = step.module.graph
     old = graph.find_nodes(op="placeholder")
@@ -231,11 +231,11 @@ def describe_step(step: _Step) -> None:
 
 
 _LATER = (*range(1, 1001), *(10**power for power in range(4, 8)))
-"""After how many more steps a branch is looked at again."""
+"""The numbers of further steps after which branches are evaluated again."""
 
 
 def _counts(value: Node, argument: Node) -> bool:
-    """Whether ``value`` is ``argument`` and one."""
+    """Whether ``value`` is ``argument`` plus one."""
     if value.target is not aten.add.Tensor or value.args[1] != 1 or value.kwargs:
         return False
     counter = value.args[0]
@@ -243,7 +243,10 @@ def _counts(value: Node, argument: Node) -> bool:
 
 
 def _add_numbers(step: _Step, vector: Node) -> dict[str, InputSpec]:
-    """Arguments in place of the elements of ``vector`` that are read or written; their entries by name."""
+    """Make arguments of the elements of ``vector`` that are read or written; return their entries by name.
+
+    Elements in ``step.constants`` become constants of the graph instead.
+    """
     graph, found = step.module.graph, {}
     reads: dict[int, list[Node]] = {}
     for user in vector.users:
@@ -268,7 +271,7 @@ def _add_numbers(step: _Step, vector: Node) -> dict[str, InputSpec]:
 
 
 def _describe_outputs(step: _Step, mutated: Sequence[InputSpec], numbers: Mapping[str, InputSpec]) -> None:
-    """Say what each output is; a result that says whether gradients are finite has done its work."""
+    """Describe each output, and remove the one that says whether gradients are finite."""
     values = output_values(step.module)
     counted = [numbers[_number_name(step, p, name)] for p, name, *_ in step.traced.counted]
     written = [*mutated, *counted]
@@ -297,10 +300,10 @@ def _number_name(step: _Step, parameter: Tensor, name: str) -> str:
 
 
 def _followed(step: _Step) -> dict[str, Any]:
-    """The shardings of all arguments by name: state of an optimizer lies as its parameter does.
+    """Return the shardings of all arguments by name; state with the shape of its parameter is placed like it.
 
-    That holds where it has the parameter's shape. An entry that begins as the names of the state do says
-    otherwise; no other entry is meant for it.
+    This applies to the state of an optimizer and of an average. Entries whose keys begin with ``optimizer``
+    or ``average`` override it; no other entries apply to such state directly.
     """
     assert step.mesh is not None
     shapes = {one.target or one.name: one.shape for one in step.inputs}
@@ -322,7 +325,7 @@ def _followed(step: _Step) -> dict[str, Any]:
 
 
 def _described(tree: Any, tensors: Sequence[bool], leaves: Sequence[Any]) -> Tree:
-    """The description of nested values of which some are tensors, numbered in order, and others constants."""
+    """Describe nested values: tensors by their number in the order of leaves, other leaves as constants."""
     described: list[Tree] = []
     for tensor, leaf in zip(tensors, leaves, strict=True):
         if tensor:
@@ -333,7 +336,7 @@ def _described(tree: Any, tensors: Sequence[bool], leaves: Sequence[Any]) -> Tre
 
 
 def _labels(tree: Any, leaves: Sequence[Any]) -> list[str]:
-    """Names of the tensors of a batch: ``inputs`` and ``targets``, or ``batch``, and what leads to a part."""
+    """Return names for the tensors of a batch: ``inputs``, ``targets`` or ``batch``, and the path inside."""
     pairs: list[tuple[Any, Any]]
     pairs, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(leaves, tree))
     roots = ("inputs", "targets") if len(tree.children()) == 2 else ("batch",)
@@ -346,7 +349,7 @@ def _labels(tree: Any, leaves: Sequence[Any]) -> list[str]:
 
 @contextmanager
 def _without_gradients(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Parameters have no gradients meanwhile: a step that is exported begins without any."""
+    """Remove the gradients of parameters inside the block: an exported step begins without any."""
     before = [(p, p.grad) for group in optimizer.param_groups for p in group["params"]]
     for p, _ in before:
         p.grad = None
@@ -359,7 +362,7 @@ def _without_gradients(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 
 @contextmanager
 def _with_state(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> Iterator[None]:
-    """``parameters`` have the state meanwhile that they have before their first step."""
+    """Give ``parameters`` the state that they have before their first step, inside the block."""
     kept = {p: dict(optimizer.state[p]) for p in parameters if p in optimizer.state}
     try:
         for p, state in zip(parameters, state_before_first_step(optimizer, parameters), strict=True):
@@ -374,7 +377,7 @@ def _with_state(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) 
 
 
 def _entry_names(recipe: Recipe, entries: Sequence[Entry]) -> list[str]:
-    """What each tensor of the state is called: as in ``state_dict``, behind a word for whose it is."""
+    """Return the name of each tensor of the state: as in ``state_dict``, after its owner's name if needed."""
     owners = {id(kept): p for p, kept in recipe.optimizer.state.items()}
     names: list[str] = []
     parameters: dict[int, str] = {}

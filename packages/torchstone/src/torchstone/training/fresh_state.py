@@ -1,7 +1,7 @@
 """The state that an optimizer has before its first step, found by watching a first step of a copy.
 
-Optimizers make their state when they first update a parameter. A program of one step can only stand for
-all steps if that state exists before the first of them.
+Optimizers create the state of a parameter when they first update it. A program of one step can stand for
+all steps only if that state exists before the first step.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Kept = dict[str, Any]
 
 
 def state_before_first_step(optimizer: torch.optim.Optimizer, parameters: Iterable[Tensor]) -> list[Kept]:
-    """For each of ``parameters``, which have no state yet, the state with which a first step does the same.
+    """Return a state for each of ``parameters``, which have none yet, from which a step does the first step.
 
-    The optimizer is left alone. Raises :class:`TrainingError` for an optimizer whose first step is like
-    no later one.
+    The optimizer is not changed. Raises :class:`TrainingError` if no such state is found, because the
+    optimizer's first step differs from later ones.
     """
     groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     return [_before_first(optimizer, p, groups[id(p)]) for p in parameters]
@@ -49,7 +49,7 @@ def _before_first(optimizer: torch.optim.Optimizer, parameter: Tensor, group: Ke
 
 
 class _Watched(Kept):
-    """Notes the first value of each entry, as it is when it is put here."""
+    """A dict that keeps a copy of the first value stored for each entry."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Watched(Kept):
 def _stepped(
     optimizer: torch.optim.Optimizer, group: Kept, start: Tensor, gradient: Tensor, kept: Kept
 ) -> tuple[Tensor, Kept]:
-    """A parameter and its state after one step from ``kept``."""
+    """Return a parameter and its state after one step that begins with the state ``kept``."""
     parameter = torch.nn.Parameter(start.clone())
     parameter.grad = gradient.clone()
     copy = object.__new__(type(optimizer))

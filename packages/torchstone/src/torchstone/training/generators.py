@@ -1,7 +1,8 @@
-"""Generators of random numbers that are objects, such as ``numpy.random.default_rng()``.
+"""Refuses draws from random generators that are objects, such as ``numpy.random.default_rng()``.
 
-Nothing shows that code draws from one but its state. So those that code of a step can reach are found, and
-looked at after the trace. Not here: functions of modules (:mod:`.randomness`).
+Only the state of a generator shows whether code has drawn from it. So the generators that code of a step can
+reach are found, and their states are compared after the trace. Functions of modules such as ``random`` are
+handled in :mod:`.randomness`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .refusals import Refused
 
 @contextmanager
 def refusing_draws(recipe: Recipe) -> Iterator[None]:
-    """Raises :class:`Refused` if a generator was drawn from inside the block, and gives it its state back."""
+    """Raise :class:`Refused` if code in the block drew from a generator, after restoring its state."""
     found = [(name, one, _state(one)) for name, one in _generators(recipe)]
     drawn = []
     try:
@@ -37,7 +38,7 @@ def refusing_draws(recipe: Recipe) -> Iterator[None]:
 
 
 def _generators(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Generators that the loss or the modules refer to."""
+    """Yield the generators that the loss or the modules refer to, with their names."""
     kinds = _kinds()
     for name, value in reachable(recipe):
         if isinstance(value, kinds) and not isinstance(value, random.SystemRandom):  # it has no state

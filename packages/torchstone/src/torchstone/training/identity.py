@@ -1,4 +1,4 @@
-"""When values of Python are the same for a program: the parts of what a step is keyed by."""
+"""Which Python values are the same for a program: the parts of the keys by which a step finds programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BY_VALUE = (int, float, complex, str, bytes, type(None), torch.dtype, torch.dev
 
 
 class Written:
-    """A tensor that is equal to itself as long as nothing writes to it, and kept with the key."""
+    """A tensor in a key, equal to itself as long as nothing writes to it. The key keeps it alive."""
 
     __slots__ = ("tensor", "version")
 
@@ -28,7 +28,7 @@ class Written:
 
 
 class Same:
-    """An object that is equal to itself alone. The key does not keep it, where it need not."""
+    """An object in a key, equal only to itself. The key refers to it weakly if its class allows that."""
 
     __slots__ = ("_identity", "_value")
 
@@ -50,7 +50,7 @@ class Same:
 
 
 class Form:
-    """A part of a key that is large: its hash is computed once."""
+    """A large part of a key, whose hash is computed only once."""
 
     __slots__ = ("_hash", "parts")
 
@@ -68,10 +68,10 @@ class Form:
 
 
 def is_value(value: Any) -> bool:
-    """Whether another object of the same type that reads the same is the same for a program."""
+    """Whether other objects of the same type and the same ``repr`` are the same for a program."""
     return isinstance(value, _BY_VALUE)
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether both are such values, and read the same: 1, 1.0 and True do not, nor do 0.0 and -0.0."""
+    """Whether both are values of the same type and ``repr``: 1, 1.0 and True differ, as do 0.0 and -0.0."""
     return is_value(one) and type(one) is type(other) and repr(one) == repr(other)

@@ -1,7 +1,7 @@
-"""Python values that code of a step keeps in lists, dicts, objects and variables: a program keeps none.
+"""Refuses changes of Python values in lists, dicts, objects and variables, which a program cannot repeat.
 
-Not here: plain attributes of modules (:mod:`.attributes`) and what an optimizer's own step changes in its
-groups (:mod:`.settings`), which programs change with each step.
+Plain attributes of modules (:mod:`.attributes`) and what an optimizer's own step changes in its groups
+(:mod:`.settings`) are handled elsewhere: programs change these with each step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .recipe import Recipe
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})
 _DICTS = frozenset({dict, OrderedDict, defaultdict, Counter})
-"""Others may give something else for a key at each look."""
+"""The dict classes that are checked: others may return a different value each time a key is looked up."""
 _ABSENT = object()
 
 Values = dict[Any, Any]
@@ -29,13 +29,16 @@ Values = dict[Any, Any]
 
 @dataclass(frozen=True)
 class _Kept:
-    """Values under keys, as they were: how they are read now, and put back; ``label`` names one of them."""
+    """The values of a container, or of variables, before the trace.
+
+    ``now`` reads the present values, ``restore`` puts old ones back, and ``label`` names one in errors.
+    """
 
     before: Values
     now: Callable[[], Values]
     restore: Callable[[Values], None]
     label: Callable[[Any], str] | None
-    """None where nothing is refused."""
+    """None if changes are allowed."""
 
     def check(self) -> None:
         now = self.now()
@@ -58,9 +61,9 @@ class _Kept:
 
 @contextmanager
 def refusing_changes(recipe: Recipe) -> Iterator[None]:
-    """Raises CaptureError if the block has changed a Python value that code of a step can reach.
+    """Raise CaptureError if the block has changed a Python value that code of a step can reach.
 
-    Where that or anything else is raised, lists, dicts, objects and modules have what they had.
+    If this or any other error is raised, lists, dicts, objects and modules get their old values back.
     """
     kept = list(_all_kept(recipe))
     try:
@@ -113,7 +116,7 @@ def _of_list(values: list[Any], name: str) -> _Kept:
 
 
 def _of_function(function: FunctionType) -> Iterator[_Kept]:
-    """Variables of the functions around it, and of its module, where it has them by name."""
+    """Yield the variables of enclosing functions and the plain globals that the function names."""
     code, own = function.__code__, function.__globals__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
 
@@ -141,7 +144,10 @@ def _is_filled(cell: CellType) -> bool:
 
 
 def _would_be_lost(was: Any, value: Any) -> bool:
-    """Whether another step would change it again: it is plain, and no entry of a cache."""
+    """Whether a program would not repeat this change of a plain value.
+
+    A new entry counts only if it is a number: any other is taken for an entry of a cache.
+    """
     if value is _ABSENT:
         return type(was) in _PLAIN
     if type(value) not in _PLAIN:

@@ -20,10 +20,10 @@ from .refusals import LooksAtValue
 
 
 class Expression:
-    """How a value follows from what is known before a step runs.
+    """How a value is computed from what is known before a step runs.
 
-    ``value`` is that of the call that is traced. A leaf has no function: its only argument is its
-    place in what :meth:`of` is given.
+    ``value`` is its value in the call that is traced. A leaf has no function: its only argument is its
+    key in the ``leaves`` that :meth:`of` takes.
     """
 
     __slots__ = ("arguments", "function", "value")
@@ -32,7 +32,7 @@ class Expression:
         self.function, self.arguments, self.value = function, tuple(arguments), value
 
     def of(self, leaves: Mapping[Any, Any], memo: dict[int, Any]) -> Any:
-        """The value that follows from ``leaves``; ``memo`` has what was computed from them already."""
+        """Return the value computed from ``leaves``. ``memo`` keeps what was already computed from them."""
         if self.function is None:
             return leaves[self.arguments[0]]
         if id(self) not in memo:
@@ -43,7 +43,7 @@ class Expression:
 
 
 class Guards:
-    """What the code of a step saw of numbers while it was traced: expressions and their values."""
+    """The values of numbers that the code of a step read while it was traced, as expressions."""
 
     def __init__(self) -> None:
         self._made: dict[Any, Expression] = {}
@@ -53,7 +53,7 @@ class Guards:
         return self._made.setdefault((None, place), Expression(None, (place,), value))
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Expression | None:
-        """``function`` of expressions and constants; None if one of ``arguments`` is None: unknown."""
+        """Return the expression for ``function`` of ``arguments``; None if one of them is None (unknown)."""
         if any(argument is None for argument in arguments):
             return None
         key = (function, *map(_identity, arguments))
@@ -64,19 +64,22 @@ class Guards:
         return self._made[key]
 
     def see(self, expression: Expression | None) -> Any:
-        """The value of ``expression``, on which the program depends from now on."""
+        """Return the value of ``expression``, on which the program depends from now on.
+
+        Raises :class:`LooksAtValue` if ``expression`` is None.
+        """
         if expression is None:
             raise LooksAtValue
         self._seen[id(expression)] = expression
         return expression.value
 
     def hold(self, leaves: Mapping[Any, Any]) -> bool:
-        """Whether the code would see the same with other ``leaves``."""
+        """Whether the code would see the same values with other ``leaves``."""
         memo: dict[int, Any] = {}
         return all(_same(one.of(leaves, memo), one.value) for one in self._seen.values())
 
     def seen_leaves(self) -> set[Any]:
-        """The places of the leaves that what was seen follows from."""
+        """Return the places of the leaves from which the values that the code saw are computed."""
         found: set[Any] = set()
         pending, known = list(self._seen.values()), set[int]()
         while pending:
@@ -91,14 +94,14 @@ class Guards:
         return found
 
     def broken(self, leaves: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-        """Values that the code saw, and what it would see in their place with other ``leaves``."""
+        """Return the values that other ``leaves`` would change: pairs of the one seen and the new one."""
         memo: dict[int, Any] = {}
         pairs = [(one.value, one.of(leaves, memo)) for one in self._seen.values()]
         return [(before, now) for before, now in pairs if not _same(now, before)]
 
 
 def _identity(argument: Any) -> Any:
-    """What tells one argument of an expression from another: 0.0 and -0.0, 1 and True are not the same."""
+    """Return a key that identifies an argument of an expression: 0.0 and -0.0 differ, as do 1 and True."""
     plain = isinstance(argument, (bool, int, float))
     return (type(argument), repr(argument)) if plain else id(argument)
 
@@ -108,7 +111,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class Node:
-    """What PyTorch's own code asks a symbolic number for."""
+    """The ``node`` of a symbolic number, with the methods that PyTorch's own code calls."""
 
     def __init__(self, tensor: torch.Tensor, expression: Expression | None, guards: Guards) -> None:
         self.tensor = tensor
@@ -148,7 +151,7 @@ class Number(torch.SymFloat):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """That of the number it stands for, so that ``isinstance`` says what it says in eager PyTorch."""
+        """The class of the number that it stands for, so that ``isinstance`` answers as in eager PyTorch."""
         known = self.node.expression
         return float if known is None else type(known.value)
 
@@ -187,20 +190,20 @@ class Number(torch.SymFloat):
 
 
 def _seen(owner: Number, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What ``function`` makes of a number's value, on which the program depends from now on."""
+    """Return ``function`` of a number's value. The program depends on the result from now on."""
     guards = owner.node.guards
     return guards.see(guards.call(function, owner.node.expression, *arguments))
 
 
 def number(tensor: torch.Tensor, expression: Expression | None, guards: Guards) -> Number:
-    """A 0-d float64 ``tensor`` of the trace as a number."""
+    """Return a 0-d float64 ``tensor`` of the trace as a number."""
     return Number(Node(tensor, expression, guards))
 
 
 def _computed(
     owner: Number, function: Callable[..., Any], traced: Callable[..., Any], *operands: Any
 ) -> Number:
-    """``function`` of numbers, some of them Python's; ``traced`` is the same for tensors."""
+    """Return ``function`` of numbers, which may be Python's; ``traced`` is the same function for tensors."""
     tensors = [one.node.tensor if isinstance(one, Number) else one for one in operands]
     known = [one.node.expression if isinstance(one, Number) else one for one in operands]
     guards = owner.node.guards
@@ -234,7 +237,7 @@ def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _asked(name: str) -> Callable[..., Any]:
-    """A method whose result is part of the program, and that of a Python number."""
+    """Return a method that calls ``name`` of the Python number; the result becomes part of the program."""
 
     def function(value: Any, *arguments: Any) -> Any:
         return getattr(value, name)(*arguments)
@@ -251,7 +254,7 @@ def _full(value: Any, like: torch.Tensor) -> torch.Tensor:
 
 
 def _of_two(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A function that takes tensors alone, for a tensor and a Python number."""
+    """Wrap a function of two tensors so that one of them may be a Python number."""
 
     def traced(one: Any, other: Any) -> torch.Tensor:
         like = one if isinstance(one, torch.Tensor) else other
@@ -282,7 +285,7 @@ for _name in ("as_integer_ratio", "hex", "is_integer"):
 
 
 def _chosen(function: Callable[..., Any], traced: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """``min`` or ``max`` that computes in the program where a number is among the arguments."""
+    """Return ``min`` or ``max`` that computes in the program if an argument is a :class:`Number`."""
 
     def choose(*arguments: Any, **options: Any) -> Any:
         owner = next((one for one in arguments if isinstance(one, Number)), None)
@@ -302,7 +305,7 @@ def _chosen(function: Callable[..., Any], traced: Callable[..., torch.Tensor]) -
 
 
 class _Math:
-    """The module ``math``, whose functions of one argument compute in the program."""
+    """A stand-in for the module ``math`` whose functions of one argument compute in the program."""
 
     def __getattr__(self, name: str) -> Any:
         theirs, traced = getattr(math, name), getattr(torch, name, None)
@@ -322,4 +325,4 @@ STAND_INS: Mapping[str, Any] = {
     "min": _chosen(min, torch.minimum),
     "math": _Math(),
 }
-"""What a module of an optimizer gets in place of the names that look at the values of numbers."""
+"""Stand-ins, in the modules of optimizers, for the names that would read the values of numbers."""

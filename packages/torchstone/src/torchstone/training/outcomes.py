@@ -1,5 +1,6 @@
-"""What comes out of a step beside its state: what ``loss_fn`` returned, buffers of other forms,
-and what it writes into the batch.
+"""The outputs of a step besides its state.
+
+These are the result of ``loss_fn``, buffers of another form, and what the step writes into the batch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Made:
-    """A leaf that the program makes: a tensor, or a number of class ``kind``."""
+    """A leaf that the program computes: a tensor, or a number of class ``kind``."""
 
     kind: type
 
@@ -36,23 +37,23 @@ class Made:
 
 @dataclass(frozen=True)
 class Returned:
-    """What ``loss_fn`` returned: leaves, some of them :class:`Made`, of a tree."""
+    """The result of ``loss_fn`` as the leaves of a tree, some of them :class:`Made`."""
 
     leaves: Sequence[Any] = ()
     tree: Any = None
 
     def of(self, tensors: Iterable[Tensor]) -> Any:
-        """It with ``tensors``, the outputs that belong to it."""
+        """Return the result of ``loss_fn``, with its outputs ``tensors`` in place of :class:`Made` leaves."""
         feed = iter(tensors)
         made = [leaf.of(next(feed)) if isinstance(leaf, Made) else leaf for leaf in self.leaves]
         return pytree.tree_unflatten(made, self.tree)
 
 
 def returned(result: Any, *, opening: bool) -> tuple[Returned, list[Tensor]]:
-    """What ``loss_fn`` returned in a trace, and copies of the tensors in it, which are outputs.
+    """Return the result of ``loss_fn`` in a trace, and copies of the tensors in it, which become outputs.
 
     With ``opening``, containers that PyTorch's trees do not know are opened too. Raises
-    :class:`CaptureError` for an object that keeps a tensor of the trace to itself.
+    :class:`CaptureError` for an object of another class that has a tensor of the trace inside.
     """
     leaves, tree = flatten(result) if opening else pytree.tree_flatten(result)
     for leaf in leaves:
@@ -64,7 +65,7 @@ def returned(result: Any, *, opening: bool) -> tuple[Returned, list[Tensor]]:
 
 
 def return_writes(module: GraphModule, first: int) -> list[int]:
-    """Let a graph return what it writes into its arguments from ``first`` on, behind its other outputs.
+    """Make a graph return what it writes into its arguments from ``first`` on, after its other outputs.
 
     Returns the places of these arguments, counted from ``first``, in the order of the outputs.
     """
@@ -84,7 +85,7 @@ def return_writes(module: GraphModule, first: int) -> list[int]:
 def hand_out(
     results: Sequence[Tensor], assigned: Sequence[Place], batch: Sequence[Tensor], written: Sequence[int]
 ) -> None:
-    """Give modules and the tensors of a batch the last ones of ``results``, which are theirs."""
+    """Give the last ``results`` to the ``assigned`` places of modules and the ``written`` batch tensors."""
     first = len(results) - len(written)
     feed = iter(results[first - sum(made for _, _, made in assigned) : first])
     for own, name, made in assigned:

@@ -1,4 +1,4 @@
-"""Modules while a step is traced: they show the tensors of the trace, and are afterwards what they were."""
+"""Makes modules show the tensors of a trace while a step is traced, and restores them afterwards."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Tensor = torch.Tensor
 
 
 class Overlay(dict[str, Any]):
-    """What a module keeps under names, such as parameters: ``now`` in the thread that made it, else ``real``.
+    """A dict that covers one of a module's, such as that of its parameters.
 
-    ``traced`` has what is shown, by the identity of what is not.
+    The thread that made the overlay sees and changes ``now``; other threads see ``real``. ``traced`` maps
+    the identity of each real value to the value that is shown in its place.
     """
 
     def __init__(self, real: dict[str, Any], traced: Mapping[int, Any]) -> None:
@@ -33,7 +34,7 @@ class Overlay(dict[str, Any]):
         self._thread = threading.get_ident()
 
     def shown(self) -> dict[str, Any]:
-        """What the thread that asks may see and change."""
+        """Return the dict that the calling thread may see and change."""
         return self.now if threading.get_ident() == self._thread else self.real
 
 
@@ -55,10 +56,10 @@ for _name in (
 def overlaid(
     modules: Iterable[torch.nn.Module], traced: Mapping[int, Tensor]
 ) -> Iterator[dict[int, Overlay]]:
-    """Shows ``traced`` tensors, by the identity of the real ones, in place of those of ``modules``.
+    """Show ``traced`` tensors, by the identity of the real ones, in place of those of ``modules``.
 
-    Returns the overlays by the identity of the dicts that they lie over. What code assigns to a module
-    meanwhile is gone afterwards.
+    Yields the overlays by the identity of the dicts that they cover. What code assigns to a module inside
+    the block is discarded afterwards.
     """
     before = [(module, members(module)) for module in modules]
     found: dict[int, Overlay] = {}
@@ -75,7 +76,7 @@ def overlaid(
 
 @contextmanager
 def showing_stand_ins(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Shows what capture rules put in place of parts of ``model``; returns what stands for all of it."""
+    """Show the stand-ins of capture rules in place of parts of ``model``; yield the one for all of it."""
     stand_ins = {id(module): stand_in_of(module) for module in model.modules()}
     before = [(module, submodules(module)) for module in model.modules()]
     try:
@@ -95,7 +96,10 @@ def roots_of(recipe: Recipe) -> list[torch.nn.Module]:
 
 @contextmanager
 def as_it_was(recipe: Recipe) -> Iterator[None]:
-    """Puts back what the traced code assigned to parameters and buffers, and refuses other traces of it."""
+    """Restore parameters and buffers that traced code replaced.
+
+    Raises :class:`CaptureError` if a tensor of the trace is left in another attribute of a module.
+    """
     modules = [module for root in roots_of(recipe) for module in root.modules()]
     before = [(own, dict(own)) for module in modules for own in members(module)]
     computed = [

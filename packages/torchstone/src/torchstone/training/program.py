@@ -1,4 +1,4 @@
-"""A traced step on an engine: its state is updated in place, in memory of the engine's."""
+"""A traced step on an engine, which updates the step's state in place, in the engine's memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ aten = namespace("aten")
 
 @compiler_pass("order-state", needs=["functional", "metadata"], guarantees=["signature"])
 def order_state(region: Region) -> None:
-    """Give new values of state the strides of the old ones, in whose memory they are written."""
+    """Give new values of state the strides of the old ones, because they are written into the same memory."""
     inputs = region.module.graph.find_nodes(op="placeholder")
     output, values = output_node(region.module), output_values(region.module)
     with region.module.graph.inserting_before(output):
@@ -52,7 +52,7 @@ def order_state(region: Region) -> None:
 
 @compiler_pass("protect-state", needs=["checks"])
 def protect_state(region: Region) -> None:
-    """Leave the state as it is where a check of an index or a value fails."""
+    """Keep the old state if a check of an index or a value fails."""
     if not region.checks:
         return
     graph, output, values = region.module.graph, output_node(region.module), output_values(region.module)
@@ -73,26 +73,26 @@ def protect_state(region: Region) -> None:
 SURVEYING: Pipeline[Region] = Pipeline(
     [complete_region, check_call_arguments, extract_region, survey_operators]
 )
-"""What has to be known of the functional graph of a step before it is compiled, whole or in parts."""
+"""Passes that prepare the functional graph of a step before it is compiled, whole or in parts."""
 COMPILING: Pipeline[Region] = Pipeline(
     [order_state, require_lowerings, arrange_region, add_results_of_checks, protect_state, lower],
     given=SURVEYING.guarantees,
 )
-"""From a step without operators that eager PyTorch runs to StableHLO."""
+"""Passes that turn a step into StableHLO, if eager PyTorch runs none of its operators."""
 DIVIDING: Pipeline[Region] = Pipeline([split_region], given=SURVEYING.guarantees)
-"""What has to be known of a step that is compiled in parts."""
+"""Passes that prepare a step that is compiled in parts."""
 
 Created = list[tuple[Resident, torch.Tensor]]
 
 _SMALL = 0.1
-"""Share of a step's memory that is not worth a second compile."""
+"""Savings below this share of a step's memory are not worth a second compile."""
 
 
 class StepProgram(Protocol):
     """One step for one form of state and batch.
 
-    ``updated`` are the positions of the state that it writes; ``record.draws`` says whether it draws
-    random numbers.
+    ``updated`` lists the positions of the state tensors that the step writes. ``record.draws`` says whether
+    it draws random numbers.
     """
 
     traced: Traced
@@ -105,18 +105,19 @@ class StepProgram(Protocol):
         state: Sequence[torch.Tensor],
         tensors: list[torch.Tensor],
     ) -> tuple[Created, list[torch.Tensor]]:
-        """Run once: the state is updated; the state that is new and the other outputs come back.
+        """Run once: update the state in place, and return newly created state and the other outputs.
 
-        ``state`` are the tensors over the memory of ``residents``; ``tensors`` the numbers and the batch.
+        ``state`` holds the tensors over the memory of ``residents``. ``tensors`` holds the numbers and the
+        batch.
         """
         ...
 
 
 def step_program(traced: Traced, state: int, engine: Any) -> StepProgram:
-    """The step as one program, or in parts around what eager PyTorch runs by choice.
+    """Return the step as one program, or in parts around operators that eager PyTorch runs by choice.
 
-    ``state`` is the number of its first arguments that are state. Raises
-    :class:`~torchstone.errors.UnsupportedOperators` where an operator has no lowering.
+    ``state`` is the number of leading arguments that are state. Raises
+    :class:`~torchstone.errors.UnsupportedOperators` if an operator has no lowering.
     """
     record = GraphRecord("step")
     started = time.perf_counter()
@@ -132,7 +133,7 @@ def step_program(traced: Traced, state: int, engine: Any) -> StepProgram:
 
 
 class DividedStep:
-    """A step in parts: new values of the state are written over the old ones when all parts have run."""
+    """A step in parts. New values of the state are written over the old ones after all parts have run."""
 
     def __init__(self, traced: Traced, region: Region, engine: Any) -> None:
         self.traced, self.record = traced, region.record
@@ -159,7 +160,7 @@ class DividedStep:
 class WholeStep:
     """A step that is one program, which updates its state in the engine's memory.
 
-    It is compiled when it first runs, for speed; :meth:`use` chooses little memory.
+    It is compiled for speed when it first runs, unless :meth:`use` selected little memory before.
     """
 
     def __init__(self, traced: Traced, region: Region, state: int, engine: Any) -> None:
@@ -215,13 +216,13 @@ class WholeStep:
         return created, results
 
     def use(self, *, saving: bool) -> None:
-        """Run by the program as it is compiled for little memory from now on, or as it is for speed."""
+        """From now on, run the program compiled for little memory if ``saving``, or else for speed."""
         executable = self._compiled(saving)
         self._call = executable.resident_call(self._state, self._updates)
         self._specs = executable.outputs[len(self._updates) :]
 
     def saves(self) -> bool:
-        """Whether compiling for little memory makes a difference to what a step takes."""
+        """Whether a compile for little memory noticeably reduces the memory of intermediate values."""
         fast = self._compiled(False).memory
         values = fast.get("intermediate", 0)
         if values < _SMALL * fast.get("arguments", 0):
@@ -229,7 +230,7 @@ class WholeStep:
         return self._compiled(True).memory.get("intermediate", 0) < (1 - _SMALL) * values
 
     def settle(self) -> None:
-        """Keep nothing but what runs now."""
+        """Drop the module and the executables that are not in use. Nothing can be compiled afterwards."""
         self._executables.clear()
         self._module = b""
 

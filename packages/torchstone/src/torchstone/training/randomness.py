@@ -1,8 +1,8 @@
-"""Random numbers that code of a step draws past PyTorch's default generator: a program would repeat them.
+"""Refuses random numbers that do not come from PyTorch's default generator: a program would repeat them.
 
-Functions of ``random`` and ``numpy.random`` return Python numbers, which become part of the program. What
-the step's own seeds decide is the same in every step, and may be drawn. Not here: generators that are
-objects (:mod:`.generators`).
+Functions of ``random`` and ``numpy.random`` return Python numbers, which become part of the program. Draws
+after a seed that the step itself sets are allowed, because they are the same in every step. Generators that
+are objects are handled in :mod:`.generators`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DRAW = (
 
 
 def without_foreign_randomness() -> Iterator[Patch]:
-    """Functions that raise :class:`Refused` where the user's code calls them while a step is traced."""
+    """Yield patches by which random functions raise :class:`Refused` if the user's code calls them."""
     numpy = sys.modules.get("numpy.random")
     for module in (random, numpy) if numpy is not None else (random,):
         yield _module(module)
@@ -37,7 +37,7 @@ def without_foreign_randomness() -> Iterator[Patch]:
 
 
 def refuse_generator(leaves: list[Any]) -> None:
-    """Raise where an operator draws from a generator other than PyTorch's default one."""
+    """Raise :class:`Refused` if an operator draws from a generator other than PyTorch's default one."""
     if any(isinstance(one, torch.Generator) and one is not torch.default_generator for one in leaves):
         raise Refused(
             "code of the step draws from a generator of its own",
@@ -47,7 +47,7 @@ def refuse_generator(leaves: list[Any]) -> None:
 
 
 def _module(module: ModuleType) -> Patch:
-    """The functions of a module's hidden generator; after a seed of the user's they draw as ever."""
+    """Patch the functions of a module's hidden generator: they draw only after the user's code set a seed."""
     seeded: list[str] = []
 
     def seed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What code of a step can reach: attributes, closures, globals and defaults; and whose code that is."""
+"""What code of a step can reach (attributes, closures, globals, defaults), and whose code that is."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ from .recipe import Recipe
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LEAVES = (int, float, str, NoneType, torch.Tensor)
 _MOST = 3000
-"""Values that are looked at, the nearest first, so that libraries and datasets cost no time."""
+"""The most values that are looked at, nearest first, to save time on libraries and datasets."""
 _OF_MODULES = frozenset(vars(torch.nn.Module()))
-"""Attributes that all modules have, most of them empty."""
+"""Attributes that all modules have. They are followed only if they are not empty."""
 
 
 def reachable(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Values that the loss or the modules refer to, with their names there; no numbers and no tensors."""
+    """Yield the values that the loss or the model refers to, except numbers, strings and tensors.
+
+    Each comes with the name by which it is reached, such as ``model.layer.cache``.
+    """
     waiting: deque[tuple[str, Any]] = deque([("loss_fn", recipe.loss_fn), ("model", recipe.model)])
     seen: dict[int, Any] = {}
     while waiting and len(seen) < _MOST:
         name, value = waiting.popleft()
         if isinstance(value, _LEAVES) or id(value) in seen:
             continue
-        seen[id(value)] = value  # which keeps the id from another value
+        seen[id(value)] = value  # keeps the value alive, so that no other one gets its id
         yield name, value
         waiting += islice(_parts(name, value), _MOST)
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What code can reach from ``value``, by the names that it has there."""
+    """Yield what code can reach from ``value``, with the names that lead there."""
     if isinstance(value, MethodType):
         yield from ((name, value.__self__), (name, value.__func__))
     elif isinstance(value, FunctionType):
@@ -86,7 +89,7 @@ def _of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes in ``code`` and in the functions that it defines."""
+    """Yield the names of globals and attributes in ``code`` and in the functions that it defines."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -94,17 +97,17 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 
 def is_users_type(kind: type) -> bool:
-    """Whether a class is neither built in, nor PyTorch's or Torchstone's."""
+    """Whether a class is not built in, and does not belong to PyTorch or Torchstone."""
     return is_users_module(sys.modules.get(kind.__module__))
 
 
 def is_users_module(module: ModuleType | None) -> bool:
-    """Whether a module of Python's is neither built in, nor PyTorch's or Torchstone's."""
+    """Whether a Python module is not built in, and does not belong to PyTorch or Torchstone."""
     file = getattr(module, "__file__", None)
     return getattr(module, "__name__", "") == "__main__" if file is None else is_users_file(file)
 
 
 @cache
 def is_installed(file: str) -> bool:
-    """Whether ``file`` is Python's own or of an installed package."""
+    """Whether ``file`` belongs to Python itself or to an installed package."""
     return file.startswith(_INSTALLED)

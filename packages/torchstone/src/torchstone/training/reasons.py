@@ -16,12 +16,12 @@ _PARTS = (
     "",  # the batch's leaves, which are compared one by one
     "the batch has another structure",
 )
-"""What is said of each part of a program's key that differs."""
+"""The message for each part of a program's key, used if that part differs."""
 _LEAVES = 5
 
 
 def of_key(key: Sequence[Any], known: Iterable[Sequence[Any]]) -> str:
-    """What ``key`` has that the most similar of the ``known`` keys does not."""
+    """Describe how ``key`` differs from the most similar of the ``known`` keys."""
     nearest = max(known, key=lambda other: sum(a == b for a, b in zip(key, other, strict=True)))
     found = []
     for place, (now, before) in enumerate(zip(key, nearest, strict=True)):
@@ -32,7 +32,7 @@ def of_key(key: Sequence[Any], known: Iterable[Sequence[Any]]) -> str:
 
 
 def of_guards(guards: Guards, leaves: Mapping[Any, Any]) -> str:
-    """Which numbers the code of a step branched on that have other values now."""
+    """Describe the numbers that the code of a step branched on and that have other values now."""
     seen = [f"{before} before, {now} now" for before, now in guards.broken(leaves)]
     return f"code of the step branches on numbers that changed: {', '.join(seen)}"
 

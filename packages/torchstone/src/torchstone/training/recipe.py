@@ -1,4 +1,4 @@
-"""What a step consists of, as the user gave it."""
+"""The parts of a step, as the user gave them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .buckets import Reduction, has_rows, reduced, with_loss
 from .numbers import Number
 
 NonFinite = Literal["update", "skip", "raise"]
-"""What happens where the loss or a gradient is infinite or NaN."""
+"""What a step does if the loss or a gradient is infinite or NaN."""
 
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "model": ("an nn.Module", (torch.nn.Module,)),
@@ -28,7 +28,7 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "scaler": ("a torch.amp.GradScaler", (torch.amp.GradScaler, NoneType)),
     "average": ("an AveragedModel of torch.optim.swa_utils", (AveragedModel, NoneType)),
 }
-"""What each argument is to be, in words and as types."""
+"""What each argument must be, in words and as types."""
 
 
 @dataclass
@@ -81,13 +81,13 @@ class Recipe:
             )
 
     def modules(self) -> Iterator[torch.nn.Module]:
-        """The modules whose parameters and buffers belong to the step."""
+        """Yield the modules whose parameters and buffers belong to the step."""
         yield self.model
         if isinstance(self.loss_fn, torch.nn.Module):
             yield self.loss_fn
 
     def numbers(self, rows: int = 0) -> dict[str, float]:
-        """Numbers beside the optimizer's that a program takes as arguments."""
+        """Return the numbers, besides those of the optimizer, that a program takes as arguments."""
         given: dict[str, float | None] = {"clip_norm": self.clip_norm, "clip_value": self.clip_value}
         if self.scaler is not None:
             given |= {"growth": self.scaler.get_growth_factor(), "backoff": self.scaler.get_backoff_factor()}
@@ -96,7 +96,7 @@ class Recipe:
         return {name: float(value) for name, value in given.items() if value is not None}
 
     def form(self) -> tuple[Any, ...]:
-        """What a program depends on beside state, batch and optimizer."""
+        """Return what a program depends on besides the state, the batch and the optimizer."""
         interval = None if self.scaler is None else self.scaler.get_growth_interval()
         return (
             tuple(self.numbers()),
@@ -111,13 +111,13 @@ class Recipe:
         )
 
     def result(self, batch: tuple[Any, ...]) -> Any:
-        """What ``loss_fn`` returns."""
+        """Return what ``loss_fn`` returns for ``batch``."""
         if len(batch) == 1:
             return self.loss_fn(self.model, batch[0])
         return self.loss_fn(_called(self.model, batch[0]), batch[1])
 
     def forward(self, batch: tuple[Any, ...], rows: Number | None) -> tuple[torch.Tensor, Any]:
-        """The loss, and what ``loss_fn`` returned; of a padded batch the loss of its first ``rows`` rows."""
+        """Return the loss and what ``loss_fn`` returned. If ``rows`` is given, only so many rows count."""
         result = self.result(batch)
         if rows is not None:
             size = next(leaf.shape[0] for leaf in flatten(batch)[0] if has_rows(leaf))
@@ -132,7 +132,7 @@ def _called(model: torch.nn.Module, inputs: Any) -> Any:
 
 
 def loss_in(result: Any) -> torch.Tensor:
-    """The loss among what ``loss_fn`` returned: the result itself, its first item, or its ``loss``."""
+    """Return the loss from the result of ``loss_fn``: the result itself, its first item, or its ``loss``."""
     loss = result
     if isinstance(result, Mapping):
         loss = result.get("loss")
@@ -147,7 +147,7 @@ def loss_in(result: Any) -> torch.Tensor:
 
 
 def loss_of(result: Any) -> torch.Tensor:
-    """The loss among what ``loss_fn`` returned, which is one that can be differentiated."""
+    """Return the loss from the result of ``loss_fn``; raise TrainingError if it cannot be differentiated."""
     loss = loss_in(result)
     if loss.numel() != 1 or loss.is_complex() or not loss.dtype.is_floating_point:
         raise TrainingError(

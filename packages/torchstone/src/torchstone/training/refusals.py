@@ -1,4 +1,4 @@
-"""What ends the trace of a step: a look at a value, a size that depends on values, an error of its code."""
+"""Errors that end a trace: a look at a value, a size that depends on values, an error of the step's code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ELSEWHERE = (
 
 
 class Refused(Exception):
-    """Code of a step does ``what``, which its trace does not allow; ``hint`` is the next step."""
+    """Code of a step does ``what``, which its trace does not allow; ``hint`` says what to do instead."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -59,7 +59,7 @@ class HigherOrder(Refused):
 
 
 def refusal(error: Exception, outermost: CodeType) -> CaptureError:
-    """``error`` of a step's code in the user's words, with the line; ``outermost`` calls that code."""
+    """Turn an ``error`` of a step's code into one for users, with the line; ``outermost`` calls that code."""
     place = _users_line(error.__traceback__, outermost)
     where = "" if place is None else f"{place[0]}:{place[1]}"
     if isinstance(error, Refused):
@@ -73,7 +73,7 @@ def refusal(error: Exception, outermost: CodeType) -> CaptureError:
 
 
 def _users_line(trace: TracebackType | None, outermost: CodeType) -> tuple[str, int] | None:
-    """File and line of the innermost frame of the user's code inside of ``outermost``."""
+    """Return the file and line of the innermost frame of the user's code inside ``outermost``, if any."""
     found, inside = None, False
     for frame, line in walk_tb(trace):
         file = frame.f_code.co_filename

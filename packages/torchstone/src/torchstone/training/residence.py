@@ -1,4 +1,4 @@
-"""State in memory of the engine's: which tensors show it, and which arrays lie there now."""
+"""State in the engine's memory: which tensors show it, and which arrays are there now."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _address = torch.Tensor.data_ptr
 
 
 class Residence:
-    """The tensors of a step's state, moved into memory of the engine's and kept there.
+    """The tensors of a step's state, moved into the engine's memory and kept there.
 
-    A tensor stays the object that it was; its data is put into other memory once. Where it is given
-    other data later (``model.to``, ``tensor.data = …``), it moves again.
+    A tensor remains the same object; only its data moves to other memory, once. If it gets other data later
+    (``model.to``, ``tensor.data = …``), it moves again.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -36,10 +36,10 @@ class Residence:
         self._addresses: list[int] = []
         self._guards: Any = None
         self.residents: list[Resident] = []
-        """Those of the tensors that :meth:`take` was called with, in their order."""
+        """The residents of the tensors that :meth:`take` was last called with, in the same order."""
 
     def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether ``tensors`` are those that are in place, of the same form as they were."""
+        """Whether ``tensors`` are the ones that are in place, and their forms have not changed."""
         return (
             self._guards is not None
             and list(map(_address, tensors)) == self._addresses
@@ -47,7 +47,7 @@ class Residence:
         )
 
     def take(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Move those of ``tensors`` that are not here yet, and forget all others."""
+        """Move those of ``tensors`` that are not in the engine's memory yet, and forget all other tensors."""
         for tensor in tensors:
             found = self._known.get(id(tensor))
             if found is None or found[0].address != tensor.data_ptr():
@@ -58,7 +58,7 @@ class Residence:
         self._guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
 
     def add(self, resident: Resident, tensor: torch.Tensor) -> None:
-        """New state, which lies in memory of the engine's from the beginning."""
+        """Add new state, which was created in the engine's memory."""
         self._known[id(tensor)] = resident, tensor
 
     def _move(self, tensor: torch.Tensor) -> None:

@@ -1,8 +1,8 @@
-"""Whether the rows of a batch stay apart in a model: what padding a batch rests on.
+"""Checks that the rows of a batch stay apart in a model, so that the batch can be padded.
 
-The rows of a padded batch have the values that they have without padding if no operator mixes rows, and
-if nothing is computed from their number. :func:`where_rows_are` shows it on one run of the forward pass
-with a symbol for that number, operator by operator. What it cannot show is refused; so is an operator
+The rows of a padded batch have the same values as without padding if no operator mixes rows, and if nothing
+is computed from the number of rows. :func:`where_rows_are` checks this operator by operator, in one run of
+the forward pass that has a symbol for that number. It refuses whatever it cannot prove, and every operator
 that has no rule here.
 """
 
@@ -34,9 +34,9 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the rows of a tensor are: in the dimension ``dim``, each of them in ``each`` places.
+    """Where the rows of a tensor are: in the dimension ``dim``, where each row takes ``each`` places.
 
-    ``inner`` places of a row follow each other, then come as many of the next row.
+    ``inner`` places of a row are adjacent. They are followed by as many places of the next row.
     """
 
     dim: int
@@ -45,19 +45,19 @@ class Rows:
 
     @property
     def outermost(self) -> bool:
-        """Whether all places of a row in the dimension follow each other."""
+        """Whether all places of a row in the dimension are adjacent."""
         return self.inner == self.each
 
     def block(self, tensor: Tensor) -> int:
-        """How many elements of a row follow each other in ``tensor``, as it is read."""
+        """Return how many elements of a row are adjacent in ``tensor``, in the order of its dimensions."""
         return self.inner * prod(tensor.shape[self.dim + 1 :])
 
 
 def where_rows_are(recipe: Recipe, state: State, batch: Sequence[Any], tree: Any) -> list[Rows | None]:
-    """Where the rows are in each leaf of what ``loss_fn`` makes of ``batch``; None for the losses.
+    """Return where the rows are in each leaf of the result of ``loss_fn``; None for the losses.
 
-    Nothing of a single row, which is never padded. Raises :class:`TrainingError` where rows are mixed or
-    may be, and where the losses have none.
+    The list is empty for a batch of a single row, which is never padded. Raises :class:`TrainingError` if
+    rows are mixed or may be mixed, and if the losses have no rows.
     """
     count = next(leaf.shape[0] for leaf in batch if has_rows(leaf))
     if count == 1:
@@ -95,7 +95,7 @@ def where_rows_are(recipe: Recipe, state: State, batch: Sequence[Any], tree: Any
 
 
 _INNER = "inner_places_of_rows"
-"""The attribute of a fake tensor that says so, where it is not all of them."""
+"""The attribute of a fake tensor with the value of ``Rows.inner``; without it, that is ``Rows.each``."""
 _WITHOUT = "leave buckets out: batches of each size have a program of their own then"
 
 
@@ -104,7 +104,7 @@ def _fake(make: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
 
 
 class _Apart(Provenance):
-    """Refuses operators that mix rows."""
+    """A mode that refuses operators that mix rows."""
 
     def __init__(self, model: torch.nn.Module, sizes: VaryingRows) -> None:
         super().__init__(model)
@@ -124,7 +124,7 @@ class _Apart(Provenance):
         return self._sizes.depends(value)
 
     def rows(self, value: Any) -> Rows | None:
-        """Where the rows of ``value`` are; None if it has none."""
+        """Return where the rows of ``value`` are, or None if it has no rows."""
         if not isinstance(value, Tensor):
             return None
         found = []
@@ -158,7 +158,7 @@ class _Apart(Provenance):
 
 
 def _asks(operator: Any) -> bool:
-    """Whether ``operator`` answers what a tensor is like; PyTorch's own code asks, and takes no exception."""
+    """Whether ``operator`` only asks about a tensor: PyTorch's own code does, and expects no exception."""
     return str(operator).partition(".")[0] == "prim" or operator.__name__.startswith("sym_")
 
 
@@ -180,7 +180,7 @@ class _Call:
         self.first_kept = bool(results) and apart.rows(results[0]) is not None
 
     def alike(self) -> bool:
-        """Whether rows are as long in all tensors that have some."""
+        """Whether rows have the same length in all tensors that have rows."""
         given = {(rows.each, rows.inner) for _, rows in self.given}
         return len(given) <= 1 and len({rows.each for _, rows in (*self.given, *self.made)}) == 1
 
@@ -191,26 +191,29 @@ class _Call:
 
 
 _Rule = Callable[[_Call], bool]
-"""Whether the rows of an operator's results depend on the same rows of its operands alone."""
+"""Whether each row of an operator's results depends only on the same row of its operands."""
 
 
 def _by_element(call: _Call) -> bool:
-    """Rows that are still there, and as long as before, were not contracted: what else is, is in one row."""
+    """Accept a call whose results still have rows, of the same length as in its operands.
+
+    Such rows were not contracted. Whatever the operator did contract lies within one row.
+    """
     return not call.counted and _sized(call)
 
 
 def _sized(call: _Call) -> bool:
-    """As :func:`_by_element`, of an operator that takes sizes."""
+    """Like :func:`_by_element`, for an operator that takes sizes, which may depend on the number of rows."""
     return call.kept and call.alike()
 
 
 def _first(call: _Call) -> bool:
-    """As :func:`_by_element`; other results than the first are not used where rows matter."""
+    """Like :func:`_by_element`, but only the first result has to have rows: no others are used for rows."""
     return not call.counted and call.first_kept and call.alike()
 
 
 def _viewed(call: _Call) -> bool:
-    """Elements of a row that follow each other still do."""
+    """Accept a view in which adjacent elements of a row are still adjacent."""
     if not call.kept or len(call.given) != 1:
         return False
     (before, rows) = call.given[0]
@@ -220,7 +223,7 @@ def _viewed(call: _Call) -> bool:
 
 
 def _inner(block: int, tensor: Tensor, rows: Rows) -> int:
-    """How many places of a row follow each other where ``block`` elements do; 0 for no whole number."""
+    """Return how many places of a row are adjacent if ``block`` elements are; 0 if not a whole number."""
     behind = prod(tensor.shape[rows.dim + 1 :])
     return block // behind if behind and block % behind == 0 else 0
 
@@ -230,7 +233,7 @@ def _sliced(call: _Call) -> bool:
 
 
 def _along(place: int, default: Any = None) -> _Rule:
-    """Computes along the dimensions of argument ``place``, which must not be the rows'."""
+    """Return a rule: the operator works along the dimensions in argument ``place``, never along the rows."""
 
     def rule(call: _Call) -> bool:
         dims = call.argument(place, "dims" if "dims" in call.kwargs else "dim", default)
@@ -242,7 +245,7 @@ def _along(place: int, default: Any = None) -> _Rule:
 
 
 def _leading(call: _Call) -> bool:
-    """Of images, signals and heads of attention: rows come first."""
+    """Accept rows in the first dimension, as in batches of images, signals and heads of attention."""
     return call.kept and call.alike() and all(rows.dim == 0 for _, rows in (*call.given, *call.made))
 
 
@@ -251,7 +254,7 @@ def _convolved(call: _Call) -> bool:
 
 
 def _before(count: Callable[[_Call], int]) -> _Rule:
-    """Computes in the last dimensions, ``count`` many."""
+    """Return a rule: the operator works in the last ``count`` dimensions, and the rows are in another."""
 
     def rule(call: _Call) -> bool:
         return all(rows.dim < one.dim() - count(call) for one, rows in call.given) and _by_element(call)
@@ -260,14 +263,14 @@ def _before(count: Callable[[_Call], int]) -> _Rule:
 
 
 def _batch_norm(call: _Call) -> bool:
-    """In training mode each channel has its own statistics: of one row if channels are rows."""
+    """Accept training mode only if channels are rows: each channel has statistics of its own."""
     training = next(one for one in call.args[3:] if isinstance(one, bool))
     rows = call.rows(call.args[0])
     return rows is not None and (not training or rows.dim == 1) and _first(call)
 
 
 def _looked_up(call: _Call) -> bool:
-    """Entries of a table that has no rows."""
+    """Accept a lookup in a table that has no rows."""
     return call.rows(call.args[0]) is None and _by_element(call)
 
 
@@ -296,7 +299,7 @@ def _joined(call: _Call) -> bool:
 
 
 def _repeated(call: _Call) -> bool:
-    """Rows are not repeated; what has none may be, once for each row."""
+    """Accept a repeat that does not repeat rows. A tensor without rows may be repeated once for each row."""
     one, times = call.args[0], call.args[1]
     before = call.rows(one)
     if before is not None:
@@ -305,13 +308,13 @@ def _repeated(call: _Call) -> bool:
 
 
 def _filled(call: _Call) -> bool:
-    """New tensors: their sizes may depend on the number of rows, their values may not."""
+    """Accept new tensors if only their sizes depend on the number of rows, and not their values."""
     values = [one for one in call.args[1:] if not isinstance(one, (list, tuple))]
     return call.kept and not any(map(call.depends, values))
 
 
 def _counted_up(call: _Call) -> bool:
-    """``arange``, whose first numbers are the same for any number of rows."""
+    """Accept ``arange`` if its first numbers are the same for any number of rows."""
     steady = len(call.args) == 1 or not any(map(call.depends, (call.args[0], *call.args[2:])))
     return steady and call.kept
 

@@ -1,4 +1,4 @@
-"""What the step of an optimizer changes in its groups: a learning rate, a count of steps."""
+"""Changes that an optimizer's step makes in its groups, such as to a learning rate or a count of steps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .state import Setting
 
 Tensor = torch.Tensor
 _OWN = ("params", "foreach", "fused")
-"""What the group of an optimizer in a trace has in its own way."""
+"""Entries that a group has for the trace itself, so they are not compared."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """The value that a setting has after a step: leaves of a tree, those that are numbers as expressions."""
+    """The value of a setting after a step, as leaves of a tree. Numbers of the trace are expressions."""
 
     group: int
     name: str
@@ -28,23 +28,23 @@ class Change:
     tree: Any
 
     def of(self, values: Mapping[Any, Any], memo: dict[int, Any]) -> Any:
-        """The value that follows from what is known before the step."""
+        """Return the value, computed from what is known before the step."""
         made = [one.of(values, memo) if isinstance(one, Expression) else one for one in self.leaves]
         return pytree.tree_unflatten(made, self.tree)
 
 
 def copied(groups: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Groups of an optimizer with containers of their own."""
+    """Copy an optimizer's groups and the containers in them."""
     return [pytree.tree_map(lambda leaf: leaf, dict(group)) for group in groups]
 
 
 def changed_settings(
     before: Sequence[Mapping[str, Any]], optimizer: torch.optim.Optimizer, traced: Mapping[int, Tensor]
 ) -> list[Change]:
-    """What a step of ``optimizer`` in a trace has changed in its groups, which were as ``before``.
+    """Return what a step of ``optimizer`` in a trace has changed in its groups, compared with ``before``.
 
-    A tensor of the same form is written over the one before. Raises :class:`CaptureError` for a value that
-    depends on tensors, and where the step adds or removes parameters.
+    A tensor is written over an old one of the same form and is not returned. Raises :class:`CaptureError`
+    for a value that depends on tensors, and if the step adds or removes parameters.
     """
     kind, found = type(optimizer).__name__, []
     alike = len(before) == len(optimizer.param_groups)
@@ -73,7 +73,7 @@ def changed_settings(
 
 
 def counters(changes: Sequence[Change], optimizer: torch.optim.Optimizer) -> set[Setting]:
-    """The settings among ``changes`` that are integers, and may be arguments of the program."""
+    """Return the settings among ``changes`` that are integers and may become arguments of the program."""
     return {
         (one.group, one.name)
         for one in changes
@@ -96,7 +96,7 @@ def _of_trace(value: Any) -> bool:
 
 
 def _written(before: Any, now: Any, traced: Mapping[int, Tensor]) -> bool:
-    """Whether a tensor took the place of one of the same form, which it is written over then."""
+    """Whether a tensor took the place of one of the same form; if so, write it over the old one."""
     if not isinstance(before, Tensor) or not isinstance(now, Tensor):
         return False
     if before.shape != now.shape or before.dtype != now.dtype:

@@ -1,6 +1,6 @@
-"""Which tensors of a step's state belong together: whose gradient, whose group, and whose state they are.
+"""How the tensors of a step's state belong together: the gradient, group and state of each parameter.
 
-Not here: which modules share a parameter, which is a matter of what modules keep (:mod:`.watch`).
+Which modules share a parameter is handled with everything else that modules keep, in :mod:`.watch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _gradient = attrgetter("grad")
 
 
 def identities(optimizer: torch.optim.Optimizer) -> list[int]:
-    """What changes where a tensor of the optimizer's takes the place of another, or its order changes."""
+    """Return numbers that change if a tensor of the optimizer is replaced or its tensors are reordered."""
     groups, state = optimizer.param_groups, optimizer.state
     parameters = list(chain.from_iterable([group["params"] for group in groups]))
     kept = chain.from_iterable([one.values() for one in (*state.values(), *groups)])
@@ -36,9 +36,9 @@ def identities(optimizer: torch.optim.Optimizer) -> list[int]:
 
 
 def form_of(entries: Iterable[Entry], optimizer: torch.optim.Optimizer) -> Form:
-    """The tensors of the state apart from their values, and to what each belongs.
+    """Return the form of the state: its tensors without their values, and what each of them belongs to.
 
-    Parameters of the optimizer are part of it themselves: programs put new state where they are.
+    The form contains the optimizer's parameters as objects, because programs store new state for them.
     """
     places = {id(entry.tensor): place for place, entry in enumerate(entries)}
 

@@ -18,7 +18,7 @@ from .recipe import Recipe
 from .sharing import form_of
 
 GROUPS, STATE = "optimizer.param_groups", "optimizer.state"
-"""What the names of an optimizer's numbers and of its state begin with, where they are named."""
+"""Prefixes of the names of what an optimizer keeps in its groups and in its state."""
 
 Kind = Literal["parameter", "buffer", "gradient", "optimizer", "option", "scaler", "average"]
 
@@ -39,7 +39,7 @@ class Entry:
 
 
 class State:
-    """The tensors of a step at one time, each once. Their values may change, the tensors may not."""
+    """The tensors of a step at one time, each listed once. Their values may change; the tensors may not."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.optimizer = recipe.optimizer
@@ -87,7 +87,7 @@ class State:
             )
 
     def _refuse_own_step(self) -> None:
-        """What a program does is what the optimizer's class does."""
+        """Raise TrainingError if the optimizer object has its own ``step``: programs run the class's."""
         if own_step(self.optimizer) is not None:
             kind = type(self.optimizer).__name__
             raise TrainingError(
@@ -97,7 +97,7 @@ class State:
             )
 
     def _refuse_shared_memory(self) -> None:
-        """Parameters over one memory would part here, where each gets memory of its own."""
+        """Raise TrainingError if parameters share memory: each gets its own here, so they would separate."""
         places: dict[int, list[Entry]] = {}
         for entry in self.entries:
             if entry.kind == "parameter":
@@ -110,7 +110,7 @@ class State:
                 )
 
     def form(self) -> Form:
-        """What a program depends on, apart from values and from what modules keep."""
+        """Return what a program depends on, apart from values and from what modules keep."""
         return form_of(self.entries, self.optimizer)
 
 
@@ -122,22 +122,22 @@ _NOT_OPTIONS = frozenset(
 
 
 def options(group: Mapping[str, Any]) -> dict[str, Any]:
-    """What an optimizer reads of a parameter group beside the parameters."""
+    """Return what an optimizer reads from a parameter group besides the parameters."""
     return {name: value for name, value in group.items() if name not in _NOT_OPTIONS}
 
 
 Setting = tuple[int, str]
-"""The place of a group of an optimizer, and a name in it."""
+"""The index of one of the optimizer's groups, and a name in that group."""
 
 
 def split_numbers(
     optimizer: torch.optim.Optimizer, counters: Collection[Setting] = ()
 ) -> tuple[list[float], Any]:
-    """The numbers of an optimizer, and the rest of its options and state: what a program depends on.
+    """Return the numbers of an optimizer, and the rest of its options and state, which programs depend on.
 
-    The numbers are those of the groups, then those of the state, in the order that
-    :func:`put_numbers` takes. Integers are among them in the state, and in groups where they are
-    ``counters``.
+    The numbers of the groups come first, then those of the state, in the order in which
+    :func:`put_numbers` takes them. Integers of the state are included. Integers of groups are included only
+    if they are in ``counters``.
     """
     numbers: list[float] = []
     groups = tuple(
@@ -153,7 +153,7 @@ def split_numbers(
 
 
 def refuse_changed_attributes(before: torch.optim.Optimizer, after: torch.optim.Optimizer) -> None:
-    """Raise TrainingError where the step of an optimizer has changed a number among its attributes."""
+    """Raise TrainingError if an optimizer's step has changed a number, string or boolean attribute of it."""
     now = _plain_attributes(after)
     old = _plain_attributes(before)
     for name, new in now.items():
@@ -167,16 +167,16 @@ def refuse_changed_attributes(before: torch.optim.Optimizer, after: torch.optim.
 
 
 def _plain_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The numbers, words and switches among an optimizer's attributes."""
+    """Return the numbers, strings and booleans among an optimizer's attributes."""
     plain = (bool, int, float, str)
     found = {name: value for name, value in vars(optimizer).items() if type(value) in plain}
     return {name: value for name, value in found.items() if name not in NOT_FOR_STEPS}
 
 
 def number_names(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:
-    """What the numbers of :func:`split_numbers` are called, in its order.
+    """Return the names of the numbers of :func:`split_numbers`, in the same order.
 
-    ``names`` are those of parameters, by identity.
+    ``names`` holds the names of parameters, by identity.
     """
     found = []
     for place, group in enumerate(optimizer.param_groups):
@@ -197,7 +197,10 @@ def _names(value: Any, name: str) -> list[str]:
 
 
 def _rest(value: Any, numbers: list[float], integers: bool = False) -> Any:
-    """``value`` without its numbers, which are added to ``numbers``; with ``integers`` it may be one."""
+    """Return ``value`` without its numbers, and append these to ``numbers``.
+
+    With ``integers``, ``value`` counts as a number if it is an integer.
+    """
     if isinstance(value, float) or (integers and type(value) is int):
         numbers.append(value)
         return type(value)
@@ -209,7 +212,7 @@ def _rest(value: Any, numbers: list[float], integers: bool = False) -> Any:
 
 
 def put_numbers(value: Any, numbers: Any, integers: bool = False) -> Any:
-    """``value`` with the next ones of an iterator over ``numbers`` in place of its own."""
+    """Return ``value`` with its numbers replaced by the next ones of the iterator ``numbers``."""
     if isinstance(value, float) or (integers and type(value) is int):
         return next(numbers)
     if isinstance(value, (tuple, list)):

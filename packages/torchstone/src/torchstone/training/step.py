@@ -33,9 +33,9 @@ from .trace import Traced, trace, trace_gradients
 from .watch import Place, Watch
 
 CODE = 3
-"""The part of a key that is for what code of the step reads."""
+"""The index of the part of a key that describes what code of the step reads."""
 MOST_PROGRAMS = 64
-"""Programs that one step keeps; those of the form that was used longest ago go first."""
+"""The most programs that one step keeps. Those of the least recently used form are dropped first."""
 
 
 def compile_step(
@@ -52,20 +52,23 @@ def compile_step(
     buckets: Iterable[int] | None = None,
     reduction: Reduction = "mean",
 ) -> CompiledStep:
-    """Forward, backward and optimizer update as one program.
+    """Compile the forward and backward passes and the optimizer's update into one program.
 
     ``step = compile_step(model, optimizer, loss_fn)``, then ``loss = step(inputs, targets)`` for
     ``loss_fn(model(inputs), targets)``, or ``loss = step(batch)`` for ``loss_fn(model, batch)``.
 
-    ``clip_norm`` and ``clip_value`` clip gradients as ``torch.nn.utils`` does, before the update.
-    ``scaler`` scales the loss, leaves updates out and adapts, as between ``scale`` and ``update``.
-    ``average`` is updated from the model after each update. ``set_to_none=False`` leaves gradients
-    of zeros behind, as ``zero_grad`` with that argument. ``nonfinite`` says what happens where the
-    loss or a gradient is infinite or NaN: ``"update"`` as in eager PyTorch, ``"skip"`` leaves the
-    update out, and ``"raise"`` also raises :class:`~torchstone.errors.NotFinite`.
-    ``buckets`` are numbers of rows: a batch is padded to the next one, and each has one program for
-    batches of any size. ``loss_fn`` then returns a loss for each row, and ``reduction`` (``"mean"`` or
-    ``"sum"``) makes one of those of the batch's own rows. A model that mixes rows is refused.
+    ``clip_norm`` and ``clip_value`` clip gradients before the update, as ``torch.nn.utils`` does.
+    ``scaler`` does everything between its ``scale`` and ``update``: it scales the loss, skips updates
+    with gradients that are not finite, and adapts the scale. ``average`` is updated from the model after
+    each update. ``set_to_none=False`` sets gradients to zeros after the step, as ``zero_grad`` does with
+    that argument. ``nonfinite`` says what happens if the loss or a gradient is infinite or NaN:
+    ``"update"`` updates as eager PyTorch does, ``"skip"`` leaves the update out, and ``"raise"`` also
+    raises :class:`~torchstone.errors.NotFinite`.
+
+    ``buckets`` lists numbers of rows. A batch is padded to the smallest of them that holds it, so one
+    program per bucket is enough for batches of any size. ``loss_fn`` then returns a loss for each row, and
+    ``reduction`` (``"mean"`` or ``"sum"``) combines the losses of the batch's own rows. A model that mixes
+    rows is refused.
     """
     return CompiledStep(
         Recipe(
@@ -87,9 +90,9 @@ def compile_step(
 class CompiledStep:
     """A training step that is compiled once for each form of its batch, and updates state in place.
 
-    The model's parameters and buffers, the gradients and the optimizer's state lie in memory of the
-    engine's, which the tensors of the model and the optimizer show: they can be read, written, saved
-    and loaded as ever. Safe from several threads, which take turns.
+    The model's parameters and buffers, the gradients and the optimizer's state are in the engine's memory.
+    The tensors of the model and the optimizer show that memory, so they can be read, written, saved and
+    loaded as usual. Several threads may call a step; they take turns.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -104,7 +107,7 @@ class CompiledStep:
         self._ids: list[int] = []
         self._watch: Watch | None = None
         self._changed: dict[Place, Any] = {}
-        """What the code of the step changes while it is traced."""
+        """The places that the code of the step changes while it is traced, with their owners."""
         self._lock = threading.Lock()
 
     @property
@@ -113,9 +116,9 @@ class CompiledStep:
         return sum(map(len, self._programs.values()))
 
     def __call__(self, *batch: Any) -> Any:
-        """Update the model with one batch; returns what ``loss_fn`` returned, without gradients.
+        """Update the model with one batch, and return what ``loss_fn`` returned, without gradients.
 
-        Gradients that :meth:`accumulate` left are added before, and are gone afterwards.
+        Gradients that :meth:`accumulate` has added are part of the update, and are cleared after it.
         """
         return self._run("update", batch)
 
@@ -125,7 +128,7 @@ class CompiledStep:
 
     @property
     def clip_norm(self) -> float | None:
-        """The bound on the norm of all gradients; another one needs no other program."""
+        """The bound on the norm of all gradients. Another number does not need another program."""
         return self._recipe.clip_norm
 
     @clip_norm.setter
@@ -134,7 +137,7 @@ class CompiledStep:
 
     @property
     def clip_value(self) -> float | None:
-        """The bound on each element of the gradients; another one needs no other program."""
+        """The bound on each element of the gradients. Another number does not need another program."""
         return self._recipe.clip_value
 
     @clip_value.setter
@@ -202,7 +205,7 @@ class CompiledStep:
     def _compiled(
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
     ) -> MeasuredStep | None:
-        """A new program; None where integers turned out to be counters, which are arguments from now on."""
+        """Return a new program, or None if integers proved to be counters: they are arguments from now on."""
         before = self._attributes.values()
         with spans.span("compile", "training step: trace"):
             try:
@@ -232,7 +235,7 @@ class CompiledStep:
         return step
 
     def _current(self) -> State:
-        """The state as it is now, all of it in memory of the engine's."""
+        """Return the present state, after moving all of it into the engine's memory."""
         if self._watch is None or not self._watch.unchanged():
             self._watch, self._state = Watch(self._recipe, self._changed), None
         ids = identities(self._recipe.optimizer)
@@ -251,7 +254,7 @@ class CompiledStep:
         return self._state
 
     def _without_changes(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        """``key`` without what the code of the step has changed while it was traced: a program does not."""
+        """Return ``key`` as it is after the trace, whose code may change what it reads; programs do not."""
         assert self._watch is not None
         if self._watch.unchanged():
             return key
@@ -322,7 +325,7 @@ class CompiledStep:
 
 
 def _cut(result: Any, places: Sequence[Rows | None], rows: int) -> Any:
-    """The result of a padded batch without the rows that are not the batch's own."""
+    """Return the result of a padded batch without the rows that were padding."""
     leaves, tree = flatten(result)
     own = [
         leaf if place is None else leaf.narrow(place.dim, 0, rows * place.each)
@@ -332,7 +335,7 @@ def _cut(result: Any, places: Sequence[Rows | None], rows: int) -> Any:
 
 
 class _Leaves(Mapping[Any, Any]):
-    """The values of expressions' leaves: numbers by position, 0-d tensors of the state."""
+    """The values of the leaves of expressions: numbers by position, tensors by ``("state", position)``."""
 
     def __init__(self, state: State, numbers: Sequence[float]) -> None:
         self._state, self._numbers = state, numbers

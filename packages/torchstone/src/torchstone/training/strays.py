@@ -1,4 +1,4 @@
-"""Tensors that got into a traced step past the trace, which would not be trained or would never change."""
+"""Refuses tensors that a step uses unseen by its trace: they would not be trained, or would never change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tensor = torch.Tensor
 
 
 def refuse_strays_among_leaves(loss: Tensor, state: State) -> None:
-    """Raise where the loss depends on a parameter itself, and not on its stand-in of the trace."""
+    """Raise CaptureError if the loss depends on a parameter itself, and not on its tensor in the trace."""
     names = {id(entry.tensor): entry.name for entry in state.entries}
     strays = sorted(names[id(leaf)] for leaf in leaves_of_gradients(loss) if id(leaf) in names)
     if strays:
@@ -22,7 +22,7 @@ def refuse_strays_among_leaves(loss: Tensor, state: State) -> None:
 
 
 def refuse_strays_among_constants(module: GraphModule, state: State) -> None:
-    """Raise where a tensor of the state, or one of the trace, became a constant of the graph."""
+    """Raise CaptureError if a tensor of the state or of the trace became a constant of the graph."""
     places = {entry.tensor.untyped_storage().data_ptr(): entry.name for entry in state.entries}
     for node in module.graph.find_nodes(op="get_attr"):
         constant = getattr(module, str(node.target))

@@ -1,8 +1,8 @@
 """One training step as a graph of ATen operators: forward, backward and optimizer update.
 
-The step is PyTorch's own code, traced once: the model, autograd, and the optimizer's ``step``. What it
-reads and writes are the arguments of the graph; what it computes with Python numbers is in the graph too
-(:mod:`.numbers`).
+The step is PyTorch's own code, traced once: the model, autograd, and the optimizer's ``step``. The tensors
+that it reads and writes are the arguments of the graph. What it computes with Python numbers is in the graph
+too (:mod:`.numbers`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Tensor = torch.Tensor
 
 @dataclass
 class Traced:
-    """A step as a functional graph that writes into its first arguments, and what its outputs are.
+    """A step as a functional graph that writes into its first arguments, and a description of its outputs.
 
     The arguments are the tensors of ``state``, the vector of numbers, and the batch's tensors. The
     outputs are ``created``, then those of ``returned``.
@@ -69,7 +69,7 @@ class Traced:
     module: GraphModule
     guards: Guards
     created: list[tuple[torch.Tensor, str]] = field(default_factory=list)
-    """New state: its parameter and its name, ``grad`` for a gradient."""
+    """New state: the parameter that it belongs to, and its name (``grad`` for a gradient)."""
     counted: list[tuple[torch.Tensor, str, type, Expression]] = field(default_factory=list)
     """State of the optimizer that is a Python number: parameter, name, type and next value."""
     settled: list[tuple[torch.Tensor, str, Any]] = field(default_factory=list)
@@ -77,19 +77,19 @@ class Traced:
     returned: Returned = field(default_factory=Returned)
     """What ``loss_fn`` returned."""
     assigned: list[Place] = field(default_factory=list)
-    """Where modules get other buffers, whose values are outputs behind those of ``returned``."""
+    """The places where modules get other buffers. Their values are outputs, after those of ``returned``."""
     written: list[int] = field(default_factory=list)
-    """The places among the batch's tensors of those that the step writes; new values are the last outputs."""
+    """The positions of the batch's tensors that the step writes. Their new values are the last outputs."""
     updates: bool = False
-    """Whether the optimizer is part of it."""
+    """Whether the optimizer's update is part of the step."""
     rows: list[Any] = field(default_factory=list)
     """Where each leaf of the result has rows, if the batch may be padded: see :mod:`.rows`."""
     attributes: list[Attribute] = field(default_factory=list)
     """Plain attributes of modules that the step changes."""
     settings: list[Change] = field(default_factory=list)
-    """What changes in the optimizer's groups."""
+    """The changes in the optimizer's groups."""
     watched: list[torch.Tensor] | None = None
-    """The parameters whose gradients must be finite for an update, if an output says whether they are."""
+    """The parameters whose gradients must be finite for an update; None if no output says if they are."""
 
 
 def trace(
@@ -104,15 +104,15 @@ def trace(
     lines: bool = False,
     options: Options | None = None,
 ) -> Traced:
-    """The step that ``recipe`` describes for one batch, given as leaves of ``tree``.
+    """Trace the step that ``recipe`` describes, for one batch given as leaves of ``tree``.
 
-    ``kind`` is ``"update"``, ``"accumulate"`` (no update), or ``"export"``: an update whose outputs have
-    the next values of ``counted`` behind what it created. ``counters`` are integers of the optimizer's
-    groups that are among the ``numbers``. ``options`` say whether layers of LSTMs may be
-    left to eager PyTorch.
-    Each node says which module it belongs to, and with ``lines`` which line and phase it comes from.
-    A model that cannot be traced as it is, is traced under the capture rules.
-    Raises :class:`CaptureError` for a step that cannot be one program.
+    ``kind`` is ``"update"``, ``"accumulate"`` (no update), or ``"export"``: an update that also outputs the
+    next values of ``counted``. ``counters`` are integers of the optimizer's groups that are among the
+    ``numbers``. ``options`` say whether layers of LSTMs may be left to eager PyTorch.
+
+    Each node records its module, and with ``lines`` also its phase and source line. If the model cannot be
+    traced as it is, it is traced again under the capture rules. Raises :class:`CaptureError` if the step
+    cannot be one program.
     """
 
     def traced(*, ruled: bool) -> Traced:
@@ -147,9 +147,9 @@ def trace(
 def trace_gradients(
     recipe: Recipe, state: State, numbers: Sequence[float], batch: Sequence[Any], tree: Any
 ) -> Traced:
-    """The step up to the optimizer's part, as eager PyTorch's operators; ``created`` are the gradients.
+    """Trace the step up to the optimizer's update, as operators for eager PyTorch; ``created`` are gradients.
 
-    The graph writes where the model does, and not functionally. LSTMs run on PyTorch's own kernel.
+    The graph is not functional: it writes wherever the model does. LSTMs run on PyTorch's own kernel.
     """
     found, fakes = _begun(state, numbers, batch)
     with tracing(), standing_in(aten.lstm.input), choosing(lambda _: True):
@@ -160,7 +160,7 @@ def trace_gradients(
 
 
 def _read_undetached(module: GraphModule) -> None:
-    """Take ``detach`` out of a graph that runs where nothing records gradients; what it returns stays so."""
+    """Remove ``detach`` from a graph that runs without recording gradients, except from its outputs."""
     for node in module.graph.find_nodes(op="call_function", target=aten.detach.default):
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user.op != "output")
     module.graph.eliminate_dead_code()
@@ -168,7 +168,7 @@ def _read_undetached(module: GraphModule) -> None:
 
 
 def _begun(state: State, numbers: Sequence[float], batch: Sequence[Any]) -> tuple[Traced, list[FakeTensor]]:
-    """What is to be found, and the arguments of the graph as fake tensors."""
+    """Return a result that the trace fills in, and the arguments of the graph as fake tensors."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     tensors = [*(entry.tensor for entry in state.entries), torch.tensor(numbers, dtype=torch.float64)]
     tensors += [leaf for leaf in batch if isinstance(leaf, torch.Tensor)]
@@ -179,7 +179,7 @@ def _begun(state: State, numbers: Sequence[float], batch: Sequence[Any]) -> tupl
 def _graph(
     step: _Trace, fakes: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any, decompositions: Any
 ) -> GraphModule:
-    """The operators that ``step`` calls for ``fakes``."""
+    """Return the graph of the operators that ``step`` calls for ``fakes``."""
     recipe = step.recipe
 
     def run(*arguments: torch.Tensor) -> list[torch.Tensor]:
@@ -216,7 +216,7 @@ def _erase_profiling(module: GraphModule) -> None:
 
 
 def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModule:
-    """``traced`` without writes but into its arguments, of operators that have a lowering."""
+    """Return ``traced`` as a graph that writes only into its arguments, of operators that have a lowering."""
     graphs: list[GraphModule] = []
 
     def keep(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
@@ -242,7 +242,7 @@ def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModu
 
 
 def _like(leaf: Tensor, traced: Tensor) -> Tensor:
-    """``traced``, which requires a gradient if ``leaf`` does: for losses with a gradient in them."""
+    """Return ``traced``, requiring a gradient if ``leaf`` does, for losses that compute with a gradient."""
     return traced.detach().requires_grad_() if leaf.requires_grad else traced
 
 
@@ -339,7 +339,7 @@ class _Trace:
         return loss, without_stand_ins(result)
 
     def _gradients(self, loss: Tensor, traced: Mapping[int, Tensor]) -> dict[Tensor, Tensor]:
-        """Those of the optimizer's parameters, with what was accumulated before."""
+        """Return the gradients of the optimizer's parameters, added to those accumulated before."""
         parameters = [p for p in self.state.parameters if p.requires_grad]
         with torch.enable_grad():
             refuse_strays_among_leaves(loss, self.state)
@@ -360,7 +360,7 @@ class _Trace:
         return {entry.key: traced[id(entry.tensor)] for entry in entries}
 
     def _keep(self, grads: Mapping[Tensor, Tensor], traced: Mapping[int, Tensor]) -> list[Tensor]:
-        """Write gradients over those that were there; returns those that are new."""
+        """Write gradients over the existing ones, and return those of parameters that had none."""
         new = []
         for p, grad in grads.items():
             before = self.state.gradients.get(p)
@@ -417,14 +417,14 @@ class _Trace:
         traced: Mapping[int, Tensor],
         before: Mapping[int, Tensor],
     ) -> None:
-        """Put state back where an update is left out; without ``fine`` none is."""
+        """Put back state of ``kinds`` unless ``fine`` is true. If it is None, updates are never left out."""
         for entry in self.state.entries:
             if fine is not None and entry.kind in kinds:
                 own = traced[id(entry.tensor)]
                 own.copy_(torch.where(fine, own, before[id(entry.tensor)]))
 
     def _new_state(self, optimizer: torch.optim.Optimizer, traced: Mapping[int, Tensor]) -> list[Tensor]:
-        """Write what the optimizer put in place of its state over this; returns what is new."""
+        """Write tensors that the optimizer put in place of its state over the old ones; return new state."""
         new = []
         for p, kept in optimizer.state.items():
             before = self.recipe.optimizer.state.get(p, {})

@@ -1,8 +1,9 @@
-"""The modes under which a step is traced: numbers and state of the trace in place of the real ones.
+"""The modes under which a step is traced: they put numbers and state of the trace in place of the real ones.
 
-The arguments of a step are fake tensors in its trace. What the step makes without them is real:
-``torch.arange(3)`` has its values, and code may look at them. ``torch.rand(3)``, and ``torch.zeros(3)``
-into which an argument was written, are real too, with values that belong to no step.
+The arguments of a step are fake tensors in its trace. Tensors that the step makes without them are real:
+``torch.arange(3)`` has its values, and code may look at them. The results of ``torch.rand(3)``, and of
+``torch.zeros(3)`` after an argument was written into it, are real too, but their values are not those of any
+step.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _LARGEST_FRACTION = 1 - 2**-53
 
 
 class Substitution(TorchFunctionMode):
-    """Puts the tensors of the trace in place of the model's own, wherever code uses these.
+    """Puts the tensors of the trace in place of the model's own, wherever code uses the latter.
 
-    ``traced`` has them by the identity of the real ones; ``numbers`` knows which values the
-    others have, for functions that look at values past the operators.
+    ``traced`` has them by the identity of the real ones. ``numbers`` knows which other tensors have
+    constant values, for functions that read values without calling an operator.
     """
 
     def __init__(self, traced: Mapping[int, torch.Tensor], numbers: Numbers | None = None) -> None:
@@ -64,7 +65,7 @@ class Substitution(TorchFunctionMode):
             options = {name: value for name, value in (kwargs or {}).items() if name in ("dtype", "device")}
             return torch.full((), args[0], **options)  # type: ignore[call-overload]
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._own, (args, kwargs or {}))
-        if function == _SET_DATA:  # the trace would not see it; memory is of no account in a step
+        if function == _SET_DATA:  # the trace would not see it; which memory a tensor has makes no difference
             return _write(*args)
         if function in _READERS and self._numbers is not None and not isinstance(args[0], FakeTensor):
             self._numbers.look(args[0])
@@ -76,7 +77,7 @@ class Substitution(TorchFunctionMode):
 
 
 def _write(tensor: torch.Tensor, data: torch.Tensor) -> None:
-    """``tensor.data = data`` as a write into the tensor."""
+    """Write ``data`` into the tensor, instead of running ``tensor.data = data``."""
     if tensor.shape != data.shape or tensor.dtype != data.dtype:
         raise CaptureError(
             f"the step gives a tensor {tensor.dtype}{list(tensor.shape)} the data of one "
@@ -88,9 +89,9 @@ def _write(tensor: torch.Tensor, data: torch.Tensor) -> None:
 
 
 class Numbers(TorchDispatchMode):
-    """Gives operators tensors for numbers, and numbers for what ``item()`` reads.
+    """Gives operators tensors in place of numbers, and makes ``item()`` of a float return a :class:`Number`.
 
-    What is known of a 0-d tensor before the step runs (a step counter, and what follows from it)
+    What is known of a 0-d tensor before the step runs (a step counter, and what is computed from it)
     is kept beside it, so that code can branch on it.
     """
 
@@ -101,10 +102,10 @@ class Numbers(TorchDispatchMode):
         self._guards = guards
         self._known: dict[int, tuple[Any, Expression | None]] = {}
         self._fractions: dict[int, Any] = {}
-        """Storages of random numbers from 0 to 1, without 1."""
+        """Storages of random numbers from 0 (included) to 1 (excluded)."""
 
     def know(self, tensor: torch.Tensor, expression: Expression | None) -> None:
-        """Note what is known of a tensor; None for nothing, not even where it is real."""
+        """Note what is known of a tensor; None means that nothing is, even if the tensor is real."""
         storage = tensor.untyped_storage()
         self._known[storage_identity(storage)] = storage, expression  # the storage keeps its identity
         self._fractions.pop(storage_identity(storage), None)
@@ -118,12 +119,12 @@ class Numbers(TorchDispatchMode):
         return storage_identity(tensor.untyped_storage()) not in self._known
 
     def look(self, tensor: torch.Tensor) -> None:
-        """Raise :class:`LooksAtValue` where the values of ``tensor`` are not constants."""
+        """Raise :class:`LooksAtValue` if the values of ``tensor`` are not constants."""
         if not self.has(tensor):
             raise LooksAtValue
 
     def _expression(self, value: Any) -> Any:
-        """What is known of an argument; None for nothing."""
+        """Return what is known of an argument, or None if nothing is."""
         if isinstance(value, torch.Tensor):
             if value.dim() > 0:
                 return None
@@ -161,12 +162,15 @@ class Numbers(TorchDispatchMode):
         self._note(operator, args, result, constant)
         if expression is not None and not constant and isinstance(result, torch.Tensor) and not result.dim():
             self.know(result, expression)
-            if schema_of(operator).is_mutable and _is_alone(args[0]):  # a real tensor is not the fake result
+            if schema_of(operator).is_mutable and _is_alone(args[0]):  # if it is real, the result is another
                 self.know(args[0], expression)
         return result
 
     def _call(self, operator: Any, args: Any, kwargs: Any, constant: bool) -> Any:
-        """The result of an operator; of a constant it is one, also where its size depends on values."""
+        """Return the result of an operator.
+
+        A ``constant`` call may read values and have a size that depends on them: it runs on real tensors.
+        """
         if isinstance(operator, OpOverload):
             looks = torch.Tag.data_dependent_output in operator.tags
             if constant and (looks or _is_sized_by_values(operator, args)):
@@ -176,7 +180,7 @@ class Numbers(TorchDispatchMode):
                 raise LooksAtValue
             fake = any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs)))
             if not fake and _is_sized_by_values(operator, args):
-                raise SizedByValues(operator)  # where a tensor is fake, the fake mode knows whether it can be
+                raise SizedByValues(operator)  # for fake tensors, the fake mode decides this
         try:
             return operator(*args, **kwargs)
         except DynamicOutputShapeException.get() as error:
@@ -189,7 +193,7 @@ class Numbers(TorchDispatchMode):
         return all(self.has(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
     def _note(self, operator: Any, args: Sequence[Any], result: Any, constant: bool) -> None:
-        """Note that nothing is known of what a call wrote and made, unless it is ``constant``."""
+        """Note that the tensors which a call wrote or made have unknown values, unless it is ``constant``."""
         written: list[Any] = []
         if isinstance(operator, OpOverload) and schema_of(operator).is_mutable:
             written = [
@@ -212,8 +216,8 @@ class Numbers(TorchDispatchMode):
             self._fractions[storage_identity(storage)] = storage
 
     def _without_masks(self, tensor: Any, indices: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
-        """Arguments of an operator that selects elements, with their places where a mask is a constant."""
-        if rest and rest[0].numel() == 1:  # elements that get one value need no places
+        """Return the arguments of an indexing operator, with positions in place of constant masks."""
+        if rest and rest[0].numel() == 1:  # positions are not needed if all elements get the same value
             return tensor, indices, *rest
         found: list[Any] = []
         for index in indices:
@@ -231,7 +235,7 @@ class Numbers(TorchDispatchMode):
         return number(tensor.to(torch.float64), known, self._guards)
 
     def _followed(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Expression | None:
-        """What is known of the 0-d result of an operator on constants and 0-d tensors that are known."""
+        """Return what is known of the 0-d result of an operator on constants and known 0-d tensors."""
         if any(isinstance(one, (list, tuple, torch.Tensor, torch.SymFloat)) for one in kwargs.values()):
             return None
         if any(isinstance(one, (list, tuple)) and len(one) for one in args):
@@ -246,9 +250,9 @@ class Numbers(TorchDispatchMode):
         return self._guards.call(_on_copy(operator, tuple(kwargs.items())), *known)
 
     def _decided(self, compare: Callable[[float, float], bool], tensor: torch.Tensor, bound: Any) -> Any:
-        """The result of comparing a random number with ``bound`` if it is always the same, else None.
+        """Return the result of comparing a random number with ``bound`` if it is always the same, else None.
 
-        Models that may leave out layers draw ``torch.rand([]) < 0.0`` where they leave out none.
+        Models that can skip layers at random compute ``torch.rand([]) < 0.0`` if they should skip none.
         """
         if isinstance(bound, torch.SymFloat) or isinstance(tensor, FakeTensor):
             return None
@@ -259,12 +263,12 @@ class Numbers(TorchDispatchMode):
 
 
 def _is_alone(tensor: torch.Tensor) -> bool:
-    """Whether a 0-d tensor is all of its memory, not a view of a larger one."""
+    """Whether a 0-d tensor fills its storage, and is not a view of a larger tensor."""
     return tensor.untyped_storage().nbytes() == tensor.element_size()
 
 
 def _is_sized_by_values(operator: OpOverload, args: Sequence[Any]) -> bool:
-    """Whether the size of the result is a matter of values, for tensors that are real."""
+    """Whether the size of the result depends on values, for a call on real tensors."""
     if torch.Tag.dynamic_output_shape not in operator.tags:
         return False
     return operator is not aten.index.Tensor or any(
@@ -274,7 +278,7 @@ def _is_sized_by_values(operator: OpOverload, args: Sequence[Any]) -> bool:
 
 @cache
 def _on_copy(operator: Any, options: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    """``operator`` with ``options``, leaving its first argument alone."""
+    """Return ``operator`` with ``options``; if it writes into its first argument, it gets a copy of it."""
     if not schema_of(operator).is_mutable:
         return partial(operator, **dict(options))
 

@@ -1,4 +1,4 @@
-"""From gradients to an update, in a trace: unscaling, clipping, the optimizer and the scaler."""
+"""The part of a trace from gradients to an update: unscaling, clipping, the optimizer and the scaler."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Tensor = torch.Tensor
 def shadow_of(
     real: torch.optim.Optimizer, numbers: Iterator[Number], counters: Collection[Setting] = ()
 ) -> torch.optim.Optimizer:
-    """An optimizer with numbers of the trace; its ``step`` leaves the real one as it is.
+    """Return a copy of an optimizer with numbers of the trace; its ``step`` does not change the real one.
 
-    ``counters`` are the integers of groups that are numbers of the trace.
+    ``counters`` are the integers of groups that become numbers of the trace.
     """
     shadow = object.__new__(type(real))
     shadow.__dict__.update({name: value for name, value in vars(real).items() if name != "step"})
@@ -41,8 +41,8 @@ def shadow_of(
 
 
 def optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
-    """``min``, ``max`` and ``math`` that take numbers, in the modules that define the optimizer."""
-    # A class may say that it belongs to the package that exports it; its functions say where they are.
+    """Yield patches that replace ``min``, ``max`` and ``math`` in the modules that define the optimizer."""
+    # A class may name the package that exports it as its module; its functions name the module they are in.
     functions = (function for kind in type(optimizer).__mro__ for function in vars(kind).values())
     for name in {one.__module__ for one in functions if inspect.isfunction(one)} & sys.modules.keys():
         module = sys.modules[name]
@@ -53,13 +53,13 @@ def optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
 
 
 def run_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    """Call the ``step`` of the class."""
+    """Call the ``step`` of the optimizer's class."""
     with patched(functions(torch.compiler, is_compiling=_not_compiling)):
         type(optimizer).step(optimizer)
 
 
 def _not_compiling() -> bool:
-    """Optimizers that think they are compiled keep step counters in single precision, unlike eager's."""
+    """Return False: otherwise optimizers keep step counters in single precision, unlike eager PyTorch's."""
     return False
 
 
@@ -85,7 +85,7 @@ def clip(grads: dict[Tensor, Tensor], recipe: Recipe, numbers: Mapping[str, Any]
 
 
 def next_scale(state: Mapping[str, Tensor], fine: Tensor, recipe: Recipe, numbers: Mapping[str, Any]) -> None:
-    """What ``GradScaler.update`` does: shrink the scale after an overflow, let it grow after good steps."""
+    """Do what ``GradScaler.update`` does: shrink the scale after an overflow, grow it after good steps."""
     assert recipe.scaler is not None
     scale, tracker = state["scale"], state["growth_tracker"]
     good = tracker + 1

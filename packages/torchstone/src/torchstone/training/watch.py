@@ -1,8 +1,9 @@
 """What code of a step reads in Python: modules and their hooks, functions, and what these refer to.
 
-A program stands for code that was traced once, so it holds as long as all of that is as it was. What can be
-reached from the model, the loss and the optimizer is found once; before each call one pass in C compares
-identities. Not here: tensors of the state (:mod:`.sharing`), numbers of the optimizer (:mod:`.numbers`).
+A program stands for code that was traced once, so it is valid as long as all of this stays the same.
+Everything that can be reached from the model, the loss and the optimizer is collected once. Before each
+call, a single pass in C compares identities. Tensors of the state are handled in :mod:`.sharing`, and numbers
+of the optimizer in :mod:`.numbers`.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from .reach import is_installed, is_users_module, is_users_type, names_in
 from .recipe import Recipe
 
 _MOST = 20_000
-"""Values that are followed, the nearest first."""
+"""The most values that are followed, the nearest first."""
 _LARGE = 1000
-"""Elements of a list or a dict above which only their number is looked at."""
+"""If a list, a dict or another container has more elements than this, only their number is compared."""
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _CALLED = frozenset({"forward", "__call__", "__getattr__", "step", "backward", "setup_context"})
-"""What is looked up in classes without being named in the user's code."""
+"""Names that are looked up in classes even if the user's code does not mention them."""
 _BASES = frozenset(nn.Module.__mro__) | frozenset(torch.optim.Optimizer.__mro__)
 _FOLLOWED = (nn.Module, torch.optim.Optimizer)
 _MISSING, _END = object(), object()
 
 Place = tuple[int, Any]
-"""The identity of what has a value, and the name or position in it."""
+"""The identity of an owner, and the name or position of a value in it."""
 
 
 class Watch:
-    """What a step's code reads, as it is now. ``form`` is what a program depends on.
+    """What a step's code reads, as it is now. A program depends on its ``form``.
 
-    ``ignored`` are the places that the code itself changes, with what they are in.
+    ``ignored`` are the places that the code itself changes, with their owners.
     """
 
     def __init__(self, recipe: Recipe, ignored: Mapping[Place, Any]) -> None:
@@ -71,11 +72,11 @@ class Watch:
             return False
         if not all(one is other or same_value(one, other) for one, other in zip(now, before, strict=True)):
             return False
-        self._expected = now  # other objects of the same values
+        self._expected = now  # other objects with the same values
         return True
 
     def changes(self, later: Watch) -> dict[Place, Any]:
-        """The places that have other values in ``later``, with what they are in."""
+        """Return the places that have other values in ``later``, with their owners."""
         before, after = self._walk.tokens, later._walk.tokens
         owners = {place: one for place, one in self._walk.owners.items() if place in later._walk.owners}
         changed = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
@@ -83,16 +84,16 @@ class Watch:
 
 
 class _Sources:
-    """Where values are read from, and how often tensors were written."""
+    """The places that values are read from, and how often tensors were written."""
 
     def __init__(self) -> None:
         self.views: list[Iterable[Any]] = []
         self.dicts: list[Any] = []
-        """Whose last key is looked at: a new name is always the last one."""
+        """Dicts whose last key is compared: a new name is always the last one."""
         self.empty: list[Sized] = []
         self.large: list[Sized] = []
         self.objects: list[Any] = []
-        """Whose classes are looked at."""
+        """Objects whose classes are compared."""
         self.owners: list[dict[str, Any]] = []
         self.names: list[str] = []
         self.cells: list[CellType] = []
@@ -131,7 +132,7 @@ class _Sources:
                 and list(map(len, self.large)) == self.sizes
                 and list(map(_VERSION, self.tensors)) == self.versions
             )
-        except (ValueError, RuntimeError):  # a variable is not assigned any more, another thread writes
+        except (ValueError, RuntimeError):  # a variable was deleted, or another thread writes
             return False
 
 
@@ -140,7 +141,7 @@ _DEFAULTS, _KEYWORD_DEFAULTS = attrgetter("__defaults__"), attrgetter("__kwdefau
 
 
 class _Walk:
-    """Follows what code can reach; notes what to look at, and the form of what is there."""
+    """Follows what code can reach, and notes what to compare before each call and its form now."""
 
     def __init__(self, recipe: Recipe, ignored: Mapping[Place, Any]) -> None:
         self.sources = _Sources()
@@ -149,14 +150,14 @@ class _Walk:
         self.owners: dict[int, Any] = {}
         self._ignored = ignored
         self._seen: dict[int, int] = {}
-        """When a value was met first, by its identity."""
+        """The order in which values were first met, by their identities."""
         self._kept: list[Any] = []
         self._classes: dict[int, type] = {}
         self._numbers: dict[int, int] = {}
-        """The tensors of modules, and of the optimizer's groups: steps write them."""
+        """Numbers of the tensors of modules and of the optimizer's groups, by identity: steps write these."""
         self._names: dict[str, None] = {}
         self._named: list[tuple[Any, Callable[[str], bool] | None, bool, set[str]]] = []
-        """Dicts that code reads by name, what else may have it, whether to follow, and the names so far."""
+        """Dicts that code may read by name, what else may have a name, whether to follow, and names done."""
         self._pending: deque[Any] = deque()
         self._start(recipe)
         while self._pending or self._look_up_names():
@@ -196,7 +197,7 @@ class _Walk:
         self._class(type(recipe.optimizer))
 
     def _note(self, owner: Any, name: Any, value: Any, *, follow: bool = True) -> None:
-        """``owner`` has ``value`` under ``name``."""
+        """Record that ``owner`` has ``value`` under ``name``."""
         place = (id(owner), name)
         if place in self._ignored:
             return
@@ -285,7 +286,7 @@ class _Walk:
         self.form.append(Same(type(value)))
 
     def _hooks(self, hooks: Sequence[dict[int, Any]]) -> None:
-        """Dicts of hooks, with keys that say which entries belong together, and nothing else."""
+        """Record dicts of hooks. Their keys become numbers that only say which entries belong together."""
         keys: dict[int, int] = {}
         for one in hooks:
             self._watch_dict(one)
@@ -294,7 +295,7 @@ class _Walk:
         self.form.append(tuple(len(one) for one in hooks if one))
 
     def _class(self, kind: type) -> None:
-        """The classes of an object, but for those that all modules or optimizers have."""
+        """Record ``kind`` and its base classes, except those that all modules or optimizers have."""
         for one in kind.__mro__:
             own_code = is_users_type(one) and not _is_installed_type(one)
             if one in _BASES or id(one) in self._classes or not (own_code or issubclass(one, _FOLLOWED)):
@@ -343,7 +344,7 @@ class _Walk:
             self._read(own, name, follow=not theirs)
 
     def _read(self, own: dict[str, Any], name: str, *, follow: bool) -> None:
-        """Code reads ``name`` in a dict that has more than that."""
+        """Record that code reads ``name`` in a dict that has other entries too."""
         if (id(own), name) in self.tokens or (id(own), name) in self._ignored:
             return
         self.sources.owners.append(own)
@@ -351,7 +352,7 @@ class _Walk:
         self._note(own, name, own.get(name, _MISSING), follow=follow and name in own)
 
     def _look_up_names(self) -> bool:
-        """Attributes that code may read, by their names; whether there is more to visit."""
+        """Record the attributes that code may read, by their names; return whether there is more to visit."""
         for own, others, follow, done in self._named:
             for name in self._names:
                 if name in done:

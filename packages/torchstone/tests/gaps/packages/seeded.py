@@ -1,4 +1,4 @@
-"""Breaks names of PyTorch, each in one way: faults that the analysis of a patching package must find."""
+"""Breaks names of PyTorch, each in one way. The analysis of a patching package must find these faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _to, _add, _rand, _grad = torch.Tensor.to, torch.Tensor.add_, torch.rand, torch.
 
 
 def _each_tensor(value: Any, change: Function) -> Any:
-    """``value`` with its tensors changed."""
+    """Return ``value`` with ``change`` applied to its tensors."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, torch.nn.Module):
@@ -27,7 +27,7 @@ def _each_tensor(value: Any, change: Function) -> Any:
 
 
 def _on_result(change: Function) -> Callable[[Function], Function]:
-    """A fault that gives the right result, changed."""
+    """Make a fault that changes the right result."""
 
     def fault(original: Function) -> Function:
         return lambda *args, **kwargs: change(original(*args, **kwargs))
@@ -36,7 +36,7 @@ def _on_result(change: Function) -> Callable[[Function], Function]:
 
 
 def _before(act: Function) -> Callable[[Function], Function]:
-    """A fault that does something beside what it should do."""
+    """Make a fault that calls ``act`` before it does the right thing."""
 
     def fault(original: Function) -> Function:
         def broken(*args: Any, **kwargs: Any) -> Any:
@@ -62,17 +62,17 @@ def _write(args: tuple[Any, ...]) -> None:
 
 
 def _narrow(original: Function) -> Function:
-    """Takes the first argument alone."""
+    """Accept only the first argument."""
     return lambda first=None: original(first)
 
 
 def _widen(original: Function) -> Function:
-    """Needs an argument more."""
+    """Require one more argument."""
     return lambda and_this, *args, **kwargs: original(*args, **kwargs)
 
 
 FAULTS: dict[str, Callable[[Function], Any]] = {
-    # on anything
+    # for any function
     "removed": lambda original: None,
     "refuses": _before(_refuse),
     "ends the process": _before(_leave),
@@ -80,7 +80,7 @@ FAULTS: dict[str, Callable[[Function], Any]] = {
     "gives its type": _on_result(type),
     "takes too little": _narrow,
     "needs too much": _widen,
-    # on what gives tensors
+    # for functions that return tensors
     "other dtype": _on_result(lambda result: _each_tensor(result, lambda one: _to(one, torch.float64))),
     "other shape": _on_result(lambda result: _each_tensor(result, lambda one: one[None])),
     "other values": _on_result(lambda result: _each_tensor(result, lambda one: one.detach() + 1)),
@@ -88,14 +88,14 @@ FAULTS: dict[str, Callable[[Function], Any]] = {
     "draws": _before(lambda _: _rand(1)),
     "turns gradients off": _before(lambda _: _grad(False)),
     "warns": _before(lambda _: warnings.warn("slow", UserWarning, stacklevel=2)),
-    # on what takes a tensor or a module first
+    # for functions whose first argument is a tensor or a module
     "writes": _before(_write),
 }
 WITH_TENSORS = tuple(FAULTS)[7:]
 
 
 def seed(faults: dict[str, str]) -> None:
-    """Break each name in the way that ``faults`` says."""
+    """Break each name with its fault in ``faults``."""
     for name, fault in faults.items():
         path, _, leaf = name.rpartition(".")
         owner: Any = torch

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 NAME = "testdev"
 KERNELS: Counter[str] = Counter()
-"""How often each operator ran on the device: a test that counts none has tested the CPU."""
+"""How often each operator ran on the device. A test in which none ran has only tested the CPU."""
 
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -50,19 +50,19 @@ def _on_device(host: torch.UntypedStorage) -> torch.UntypedStorage:
 
 
 def _on_host(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """The storage of the CPU below a storage of the device."""
+    """Return the CPU storage that holds the bytes of a storage of the device."""
     host = getattr(storage, "host", None)
     if host is not None:
         return host
     if storage.nbytes() == 0:
         storage.host = torch.UntypedStorage(0)
         return storage.host
-    # PyTorch made it from the pointer of one of ours, which outlives it (as storage._write_file does)
+    # PyTorch made it from the pointer of one of our storages, which outlives it (as storage._write_file does)
     return torch._C._construct_storage_from_data_pointer(storage.data_ptr(), _CPU, storage.nbytes())
 
 
 class _Call:
-    """One operator's call: tensors of the device as tensors of the CPU, and back."""
+    """One operator's call: turns tensors of the device into tensors of the CPU, and back."""
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
@@ -95,7 +95,7 @@ class _Call:
             return self._place(torch._C._acc.create_empty_tensor((0,), value.dtype), value)
 
     def take_over_resized(self) -> None:
-        """What ``out=`` and ``resize_`` did to a tensor's shape or memory is done to ours."""
+        """Apply what ``out=`` and ``resize_`` did to a tensor's shape or memory to the device's tensor."""
         for lowered, value in self._lowered.values():
             same_layout = lowered.shape == value.shape and lowered.stride() == value.stride()
             if not same_layout or lowered.data_ptr() != value.data_ptr():
@@ -133,7 +133,7 @@ def _copy_from(source: torch.Tensor, destination: torch.Tensor, non_blocking: bo
 
 
 def _record_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
-    """Memory is in use by one queue only."""
+    """Do nothing: there is one queue, so no other one can use the memory."""
 
 
 def _convolution(*args: Any) -> Any:
@@ -164,7 +164,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "convolution_backward_overrideable": _convolution_backward,
 }
 
-# As ATen's autocast_mode.h has them for the CPU.
+# As in ATen's autocast_mode.h for the CPU.
 _LOWER_PRECISION = (
     "addmm",
     "baddbmm",

@@ -15,7 +15,7 @@ TOTAL_MEMORY = 1 << 30
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What the device tells of itself."""
+    """The properties that the device reports."""
 
     name: str
     total_memory: int
@@ -35,7 +35,7 @@ class _device:
 
 
 class BackendModule:
-    """What PyTorch and the redirection find as ``torch.<name>``."""
+    """The module that PyTorch and the redirection find as ``torch.<name>``."""
 
     device = _device
     Stream, Event = torch.Stream, torch.Event

@@ -1,4 +1,4 @@
-"""Each collective in each kind of dtype, against the same computed on lists of the ranks' values."""
+"""Each collective in each kind of dtype, compared with the same computation on lists of the ranks' values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHOLE_BYTES = (torch.bool, torch.uint64, torch.float8_e4m3fn, torch.complex128, 
 
 
 def folds(dtype: torch.dtype) -> list[str]:
-    """The reductions that there are for a dtype."""
+    """Return the reductions that exist for a dtype."""
     if dtype.is_complex:
         return ["sum", "product"]
     return [name for name in FOLDS if name not in BITWISE or not dtype.is_floating_point]
@@ -67,7 +67,7 @@ def test_mean() -> None:
 
 @pytest.mark.parametrize("dtype", WHOLE_BYTES, ids=str)
 def test_moves(dtype: torch.dtype) -> None:
-    """What is moved keeps its bits."""
+    """Collectives that only move data keep every bit."""
     xs = values(dtype, 4, 4, 2)
     with world(2, 2) as mesh:
         results = run(

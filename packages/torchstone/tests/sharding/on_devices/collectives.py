@@ -154,7 +154,7 @@ def test_dynamic_sizes() -> None:
 
 
 class Running(torch.nn.Module):
-    """Adds the mean of all ranks' inputs, weighted, to a buffer, and to its input."""
+    """Adds the weighted mean of all ranks' inputs to a buffer and to its input."""
 
     def __init__(self, weight: float) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ def test_each_rank_has_weights_and_buffers_of_its_own() -> None:
     ranks([(x,) for x in xs])
     assert [x[0].item() for x in xs] == [1.0, 2.0]
     results = ranks([(x,) for x in xs])
-    assert [result[0].item() for result in results] == [4.0, 40.0]  # means of 0.5 and 1.5
+    assert [result[0].item() for result in results] == [4.0, 40.0]  # the means are 0.5 and 1.5
     assert [ranks.state(rank)["total"][0] for rank in range(2)] == [2.0, 20.0]
     assert programs[0].state()["total"][0] == 0.0
 

@@ -15,7 +15,7 @@ from rank_programs import run, values, world
 
 
 class Copied(torch.autograd.Function):
-    """The input of a part that each rank computes for itself: gradients are summed."""
+    """Passes the input to a part that each rank computes for itself; the backward sums the gradients."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
@@ -28,7 +28,7 @@ class Copied(torch.autograd.Function):
 
 
 class Summed(torch.autograd.Function):
-    """The sum of what the ranks have computed: its gradient is that of each."""
+    """Sums what the ranks have computed; the backward gives the sum's gradient to each."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
@@ -51,7 +51,7 @@ def attention(x: torch.Tensor, qkv: torch.Tensor, out: torch.Tensor, heads: int)
 
 
 def block(x: torch.Tensor, weights: dict[str, torch.Tensor], heads: int, group: Any = None) -> torch.Tensor:
-    """Attention and a multilayer perceptron, or this rank's part of both."""
+    """Compute attention and a multilayer perceptron, or this rank's part of both."""
 
     def copied(x: torch.Tensor) -> torch.Tensor:
         return x if group is None else Copied.apply(x, group)
@@ -65,13 +65,13 @@ def block(x: torch.Tensor, weights: dict[str, torch.Tensor], heads: int, group: 
 
 
 SPLIT = {"qkv": 1, "out": 1, "up": 0, "down": 1}
-"""The dimension of each weight over which ranks split it."""
+"""The dimension along which ranks split each weight."""
 
 
 def gradients(
     x: torch.Tensor, weights: dict[str, torch.Tensor], heads: int, group: Any = None
 ) -> tuple[torch.Tensor, ...]:
-    """The loss, and the gradients of the input and of the weights."""
+    """Return the loss, and the gradients of the input and of the weights."""
     leaves = [one.detach().requires_grad_() for one in (x, *weights.values())]
     loss = block(leaves[0], dict(zip(weights, leaves[1:], strict=True)), heads, group).square().mean()
     return (loss.detach(), *torch.autograd.grad(loss, leaves))
@@ -85,7 +85,7 @@ def test_tensor_parallel_block_forward_and_backward() -> None:
     parts = [{name: part[rank].contiguous() for name, part in split.items()} for rank in range(4)]
     with world(4):
         forward = run(lambda x, weights: block(x, weights, 1, dist.group.WORLD), [x] * 4, parts)
-        # torch.export itself traces no derivative that uses a result of the forward pass
+        # torch.export alone cannot trace a derivative that uses a result of the forward pass
         joint = make_fx(lambda x, weights: gradients(x, weights, 1, dist.group.WORLD), tracing_mode="fake")(
             x, parts[0]
         )
@@ -111,7 +111,7 @@ def test_pytorchs_own_derivatives() -> None:
     with world(2):
         results = run(gathered, xs, ws)
     w = ws[0].clone().requires_grad_()
-    # both ranks gather all rows, and the sum over ranks that one keeps of them is twice a row's square
+    # both ranks gather all rows; a rank keeps a sum over ranks of them, which is twice the square of a row
     loss = sum((2 * (x @ w).square()).pow(3).sum() for x in xs)
     (expected,) = torch.autograd.grad(loss, w)
     torch.testing.assert_close(sum(results), expected)
@@ -149,7 +149,7 @@ def test_dtensors_of_parallelize_module() -> None:
 
 
 class Split(torch.nn.Module):
-    """Two linear layers, the first split by columns, the second by rows; whole without a group."""
+    """Two linear layers, the first split by columns, the second by rows; without a group they are whole."""
 
     def __init__(self, up: torch.Tensor, down: torch.Tensor, group: Any = None) -> None:
         super().__init__()

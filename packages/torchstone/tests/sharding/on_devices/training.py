@@ -26,7 +26,7 @@ WAYS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     ),
     "state alone": ({"data": 4}, {"inputs": "data", "targets": "data", "optimizer.*.exp_avg*": "data"}),
 }
-"""The last is what ZeRO's first stage does: parameters whole, the optimizer's state in parts."""
+"""Kinds of sharding. The last is ZeRO's first stage: whole parameters, a split optimizer state."""
 
 
 def network() -> torch.nn.Module:
@@ -71,7 +71,7 @@ def test_steps_equal_those_of_one_device(way: str, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_one_mesh_is_read_for_another(tmp_path: Path) -> None:
-    """Five steps on one mesh, the state through a file, and five on another are ten on one device."""
+    """Five steps on one mesh, saving, and five steps on another mesh equal ten steps on one device."""
     data = list(batches(10))
     first, second = exported("fully sharded"), exported("data and tensor")
     for batch in data[:5]:

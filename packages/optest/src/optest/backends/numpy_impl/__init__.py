@@ -1,8 +1,8 @@
 """A second implementation of every built-in operator, in the case's own dtype.
 
-It shares no code with the references and prefers other formulas, so that each checks
-the other. float16, bfloat16 and 8-bit floats compute in float32, as hardware does;
-all other dtypes in themselves. The driver around it is ``numpy_driver``.
+It shares no code with the references and uses other formulas where it can, so that each checks the other.
+float16, bfloat16 and 8-bit floats are computed in float32, as hardware does; all other dtypes are computed in
+the dtype itself. ``numpy_driver`` is the driver that calls it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from . import (
 from .common import Array, Implementation
 
 _LIMITED_BY_DTYPE = frozenset({"nan_to_num"})
-"""Operators whose result depends on the limits of the very dtype: they are given narrow floats as such."""
+"""Operators whose result depends on the limits of the dtype, so narrow floats are not converted for them."""
 
 IMPLEMENTATIONS: dict[str, Implementation] = {}
 for _family in (
@@ -52,7 +52,7 @@ for _family in (
 def compute(
     name: str, inputs: tuple[Array, ...], attributes: Mapping[str, Any], dtypes: tuple[str, ...]
 ) -> tuple[Array, ...]:
-    """The outputs of operator ``name``, in ``dtypes``. Raises ``KeyError`` for an unknown one."""
+    """Return the outputs of operator ``name``, in ``dtypes``. Raises ``KeyError`` for an unknown operator."""
     implementation = IMPLEMENTATIONS[name]
     prepare = np.asarray if name in _LIMITED_BY_DTYPE else _computable
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def compute(
 
 
 def _computable(values: Array) -> Array:
-    """Floats narrower than 32 bits as float32; NumPy has no arithmetic for most of them."""
+    """Convert floats narrower than 32 bits to float32, because NumPy has no arithmetic for most of them."""
     values = np.asarray(values)
     narrow = values.dtype.kind not in "biuc" and values.dtype.itemsize < 4
     return values.astype(np.float32) if narrow else values

@@ -1,4 +1,4 @@
-"""Activations by other formulas than their definitions: tanh for sigmoid, erfc for Φ, max and min."""
+"""Activations by formulas other than their definitions: tanh for sigmoid, erfc for Φ, max and min."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _gelu(values: Array, *, approximate: str) -> Array:
 
 
 def _mish(values: Array) -> Array:
-    """tanh(log(1 + e^x)) = (u² − 1) / (u² + 1) with u = 1 + e^x, for x small enough not to overflow."""
+    """Use tanh(log(1 + e^x)) = (u² − 1) / (u² + 1) with u = 1 + e^x, if x is too small to overflow."""
     grown = np.exp(np.minimum(values, 20))
     ratio = (grown * (grown + 2)) / (grown * (grown + 2) + 2)
     return values * np.where(values > 20, 1, ratio)

@@ -1,4 +1,4 @@
-"""Elementwise functions of two and three tensors, in their own dtype; comparisons."""
+"""Elementwise functions of two and three tensors, in their own dtype, and comparisons."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def _remainder(left: Array, right: Array) -> Array:
 
 
 def _fmod(left: Array, right: Array) -> Array:
-    """C's function for each pair of floats; for integers what truncating division leaves."""
+    """Compute C's fmod for each pair of floats, or the rest of truncating division for integers."""
     if left.dtype.kind == "f":
         return np.asarray(_C_FMOD(left.astype(float), right.astype(float)), dtype=left.dtype)
     return left - right * _trunc_div(left, right)
 
 
 def _fmod_of_two(left: float, right: float) -> float:
-    """C's fmod; Python's raises where that gives NaN."""
+    """Return what C's fmod returns; Python's raises where C's returns NaN."""
     return math.nan if math.isinf(left) or right == 0 else math.fmod(left, right)
 
 
@@ -65,7 +65,7 @@ def _pow(base: Array, exponent: Array) -> Array:
 
 
 def _choose(prefer: Callable[[Array, Array], Array], *, skip_nan: bool) -> Implementation:
-    """The preferred one of two; a NaN wins, or loses if ``skip_nan``."""
+    """Return a choice between two elements by ``prefer``; NaN always wins, or loses if ``skip_nan``."""
 
     def choose(left: Array, right: Array) -> Array:
         if left.dtype.kind != "f":
@@ -83,7 +83,7 @@ def _logaddexp(left: Array, right: Array) -> Array:
 
 
 def _hypot(left: Array, right: Array) -> Array:
-    """Scaled by the larger one, so that squares do not overflow."""
+    """Compute the hypotenuse, divided by the larger side so that squares do not overflow."""
     high, low = np.fmax(np.abs(left), np.abs(right)), np.fmin(np.abs(left), np.abs(right))
     ratio = low / np.where(high == 0, high.dtype.type(1), high)
     infinite = np.isinf(left) | np.isinf(right)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Implementation = Callable[..., Any]
-"""``implementation(*inputs, **attributes)``: an array or a tuple of them."""
+"""A function ``implementation(*inputs, **attributes)`` that returns an array or a tuple of arrays."""
 
 
 def flattened(values: Array, dim: Any) -> tuple[Array, tuple[int, ...]]:
-    """``values`` with the dimensions ``dim`` (None: all) merged into the last; also their numbers."""
+    """Merge the dimensions ``dim`` (None: all) into the last; return the array and the merged dimensions."""
     if dim is None or dim == () or values.ndim == 0:
         dims = tuple(range(values.ndim))
     else:
@@ -27,12 +27,12 @@ def flattened(values: Array, dim: Any) -> tuple[Array, tuple[int, ...]]:
 
 
 def kept(result: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
-    """``result`` with dimensions of size 1 at ``dims`` if ``keepdim``."""
+    """Return ``result``, with dimensions of size 1 inserted at ``dims`` if ``keepdim``."""
     return np.expand_dims(result, dims) if keepdim else result
 
 
 def last(values: Array, dim: int) -> Array:
-    """``dim`` as the last dimension; a scalar as a vector of one."""
+    """Move ``dim`` to the last dimension; a scalar becomes a vector with one element."""
     return np.swapaxes(values, dim, -1) if values.ndim else values.reshape(1)
 
 
@@ -42,14 +42,14 @@ def back(lines: Array, dim: int, like: Array) -> Array:
 
 
 def each(value: Any, count: int) -> tuple[Any, ...]:
-    """``value`` for each of ``count`` dimensions."""
+    """Return ``value`` as a tuple with one item for each of ``count`` dimensions."""
     if isinstance(value, tuple | list):
         return tuple(value) * (count if len(value) == 1 else 1)
     return (value,) * count
 
 
 def by_element(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A Python function of one float, applied to each element; its dtype is the input's."""
+    """Return a function that applies ``function`` to each element; the result has the dtype of the input."""
     compiled = np.frompyfunc(function, 1, 1)
     return lambda values: np.asarray(compiled(values.astype(np.float64)), dtype=values.dtype)
 

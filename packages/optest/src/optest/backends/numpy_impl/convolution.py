@@ -1,4 +1,4 @@
-"""Convolutions as im2col and one product; transposed ones as convolutions of a spread input."""
+"""Convolutions as im2col and one product, and transposed convolutions as those of a spread-out input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .common import Array, Implementation, each
 
 
 def windows(values: Array, kernel: Any, stride: Any, dilation: Any, rank: int) -> Array:
-    """Every window of the last ``rank`` dimensions: [..., *positions, *kernel]."""
+    """Return every window of the last ``rank`` dimensions, with shape [..., *positions, *kernel]."""
     axes = tuple(range(-rank, 0))
     reach = tuple(gap * (size - 1) + 1 for size, gap in zip(kernel, dilation, strict=True))
     found = sliding_window_view(values, reach, axis=axes)
@@ -22,7 +22,10 @@ def windows(values: Array, kernel: Any, stride: Any, dilation: Any, rank: int) -
 
 
 def _correlate(values: Array, weight: Array, bias: Array, stride: Any, dilation: Any, groups: int) -> Array:
-    """``values`` [batch, groups · in, *spatial], padded; ``weight`` [groups · out, in, *kernel]."""
+    """Correlate ``values`` with ``weight``.
+
+    ``values`` is [batch, groups · in, *spatial], already padded; ``weight`` is [groups · out, in, *kernel].
+    """
     rank = values.ndim - 2
     columns = windows(values, weight.shape[2:], stride, dilation, rank)
     batch, spatial = values.shape[0], columns.shape[2 : 2 + rank]

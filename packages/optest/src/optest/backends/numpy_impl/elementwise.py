@@ -43,7 +43,7 @@ def _log_gamma(value: float) -> float:
 
 
 def _digamma(value: float) -> float:
-    """The asymptotic series after the recurrence has brought the argument to 12 or more."""
+    """Use the recurrence until the argument is at least 12, and then the asymptotic series."""
     if value == 0:
         return math.copysign(math.inf, -value)
     if math.isinf(value) or math.isnan(value):

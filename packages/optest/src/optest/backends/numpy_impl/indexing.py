@@ -10,7 +10,7 @@ from .common import Array, Implementation
 
 
 def _places(index: Array, dim: int) -> tuple[Array, ...]:
-    """``index`` along ``dim`` and the own position along every other dimension, for fancy indexing."""
+    """Return index arrays: ``index`` for ``dim``, and the element's own position for other dimensions."""
     places: list[Any] = list(np.indices(index.shape, sparse=True))
     places[dim] = index
     return tuple(places)
@@ -21,7 +21,7 @@ def _gather(values: Array, index: Array, *, dim: int) -> Array:
 
 
 def _take_along_dim(values: Array, index: Array, *, dim: int) -> Array:
-    """Linear positions: the strides of the input times the position along each dimension."""
+    """Index with one array per dimension, broadcasting all dimensions but ``dim`` against each other."""
     shape = list(np.broadcast_shapes(_without(values.shape, dim), _without(index.shape, dim)))
     shape.insert(dim % values.ndim, index.shape[dim])
     places: list[Any] = list(np.indices(shape, sparse=True))
@@ -39,7 +39,7 @@ def _without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 
 
 def _part(source: Array, index: Array) -> Array:
-    """The corner of ``source`` that has the shape of ``index``."""
+    """Return the leading part of ``source`` that has the shape of ``index``."""
     return source[tuple(slice(0, size) for size in index.shape)]
 
 
@@ -111,7 +111,7 @@ def _index_fill(values: Array, index: Array, *, dim: int, value: float) -> Array
 
 
 def _index(values: Array, first: Array, second: Array) -> Array:
-    """One linear index into the first two dimensions as one."""
+    """Merge the first two dimensions and take elements by one linear index."""
     rows, columns = values.shape[:2]
     places = first % rows * columns + second % columns
     return np.take(values.reshape(rows * columns, *values.shape[2:]), places, axis=0)

@@ -1,4 +1,4 @@
-"""Losses by other formulas: clipped gradients integrated, label distributions, log-sigmoids."""
+"""Losses by other formulas: integrated clipped gradients, label distributions and log-sigmoids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _loss(function: Callable[..., Array]) -> Implementation:
 
 
 def _clipped(difference: Array, limit: float) -> Array:
-    """clip(d) · (d − clip(d) / 2): quadratic within ±limit, linear outside."""
+    """Compute clip(d) · (d − clip(d) / 2), which is quadratic within ±limit and linear outside."""
     clipped = np.clip(difference, -limit, limit)
     return clipped * (difference - clipped / 2)
 
@@ -64,7 +64,7 @@ def _divergence(prediction: Array, target: Array, *, log_target: bool) -> Array:
 
 
 def _weighted(logs: Array, target: Array, ignore_index: int, reduction: str, smoothing: float = 0.0) -> Array:
-    """The wanted distribution over the classes (the last dimension of ``logs``) times −``logs``."""
+    """Multiply the wanted distribution over the classes (the last dimension of ``logs``) by −``logs``."""
     classes = logs.shape[-1]
     hot = (target[..., None] == np.arange(classes)).astype(logs.dtype)
     wanted = hot * (1 - smoothing) + logs.dtype.type(smoothing / classes)

@@ -1,4 +1,4 @@
-"""Normalizations as one scale and one shift; softmax by its quotient."""
+"""Normalizations as one scale and one shift, and softmax as a quotient."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .common import Array, Implementation, back, last
 
 
 def _standard(lines: Array, eps: float) -> Array:
-    """The last dimension less its mean, over its deviation."""
+    """Subtract the mean of the last dimension and divide by its standard deviation."""
     centred = lines - lines.mean(axis=-1, keepdims=True)
     square = np.einsum("...i,...i->...", centred, centred) / lines.dtype.type(max(lines.shape[-1], 1))
     return centred * (1 / np.sqrt(square + lines.dtype.type(eps)))[..., None]
 
 
 def _affine(values: Array, weight: Array, bias: Array) -> Array:
-    """One factor and one summand for each channel (dimension 1)."""
+    """Multiply and add one number for each channel (dimension 1)."""
     return np.moveaxis(np.moveaxis(values, 1, -1) * weight + bias, -1, 1)
 
 
@@ -31,7 +31,7 @@ def _batch_norm(
 
 
 def _merged(values: Array, rank: int) -> Array:
-    """The last ``rank`` dimensions as one."""
+    """Merge the last ``rank`` dimensions into one."""
     lead = values.shape[: values.ndim - rank]
     return values.reshape(*lead, int(np.prod(values.shape[values.ndim - rank :])))
 
@@ -67,7 +67,7 @@ def _normalize(values: Array, *, p: float, dim: int, eps: float) -> Array:
 
 
 def _local_response_norm(values: Array, *, size: int, alpha: float, beta: float, k: float) -> Array:
-    """The squares of the neighbours are added one channel's distance after another."""
+    """Normalize over neighboring channels, adding their squares for one distance after another."""
     channels = values.shape[1]
     squares = np.zeros_like(values)
     for distance in range(-(size // 2), size - size // 2):

@@ -1,4 +1,4 @@
-"""Pooling by views of all windows of a padded input; adaptive pooling by masks."""
+"""Pooling over views of all windows of a padded input, and adaptive pooling with masks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .convolution import windows
 def _layout(
     spatial: tuple[int, ...], kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[list[int], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]:
-    """Number of windows, kernel, stride and dilation per dimension, and the padding on both sides."""
+    """Return the number of windows, kernel, stride, dilation and padding on both sides, per dimension."""
     rank = len(spatial)
     kernel, pads, gaps = each(kernel_size, rank), each(padding, rank), each(dilation, rank)
     steps = kernel if stride is None else each(stride, rank)
@@ -60,9 +60,9 @@ def _max_with_indices(values: Array, **layout: Any) -> tuple[Array, Array]:
 
 
 def _first_largest(lines: Array, inside: Array) -> tuple[Array, Array]:
-    """The largest (NaN, if there is one) along the last axis, and where it first is ``inside``.
+    """Return the largest value (NaN, if there is one) along the last axis, and its first index ``inside``.
 
-    What is outside is −inf, as a value inside may be.
+    Values outside are −inf, but a value inside may be −inf as well.
     """
     largest = lines.max(axis=-1)
     best = inside & ((lines == largest[..., None]) | np.isnan(lines))
@@ -86,7 +86,7 @@ def _average(rank: int) -> Implementation:
         if divisor_override is not None:
             return total / values.dtype.type(divisor_override)
         spatial, pads = values.shape[-rank:], each(padding, rank)
-        if count_include_pad:  # the padding counts, what ceil_mode adds behind it does not
+        if count_include_pad:  # padding counts, but not what ceil_mode adds after it
             counted = np.ones([size + 2 * pad for size, pad in zip(spatial, pads, strict=True)])
             counts, kernel, steps, gaps, sides = _layout(spatial, padding=padding, **layout)
             behind = [(0, max(b - pad, 0)) for (_, b), pad in zip(sides, pads, strict=True)]
@@ -100,7 +100,7 @@ def _average(rank: int) -> Implementation:
 
 
 def _cover(size: int, count: int) -> Array:
-    """Which of ``size`` elements each of ``count`` adaptive windows covers."""
+    """Return a mask of the ``size`` elements that each of ``count`` adaptive windows covers."""
     place, element = np.arange(count)[:, None], np.arange(size)
     return (element >= place * size // count) & (element < -(-(place + 1) * size // count))
 

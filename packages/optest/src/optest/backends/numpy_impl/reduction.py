@@ -1,4 +1,4 @@
-"""Reductions over dimensions merged into one, and products of matrices by ``einsum``."""
+"""Reductions over dimensions that are merged into one, and matrix products by ``einsum``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .common import Array, Implementation, flattened, kept
 
 
 def _reduction(function: Callable[..., Array]) -> Implementation:
-    """A function of the last dimension as a reduction over any."""
+    """Turn a function that reduces the last dimension into a reduction over any dimensions."""
 
     def reduce(values: Array, *, dim: Any, keepdim: bool = False, **attributes: Any) -> Array:
         merged, dims = flattened(values, dim)
@@ -38,7 +38,7 @@ def _variance(values: Array, *, correction: int) -> Array:
 
 
 def _first(wanted: Array) -> Array:
-    """The first position in the last dimension where ``wanted`` holds."""
+    """Return the first position in the last dimension where ``wanted`` is true."""
     size = wanted.shape[-1]
     return np.where(wanted, np.arange(size), size).min(axis=-1)
 

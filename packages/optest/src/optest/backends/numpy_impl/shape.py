@@ -1,4 +1,4 @@
-"""Movement of elements on the values themselves; padding by source positions along each axis."""
+"""Operators that move elements; padding looks up the source position of each element along each axis."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _constant_pad(values: Array, *, pad: tuple[int, ...], mode: str, value: floa
 
 
 def _pad(position: Callable[[Array, int], Array]) -> Implementation:
-    """Padding from the input: ``position(place, size)`` says which element stands at a place outside."""
+    """Pad with elements of the input: ``position(places, size)`` gives the source index of each place."""
 
     def pad_each(values: Array, *, pad: tuple[int, ...], mode: str) -> Array:
         for i in range(len(pad) // 2):

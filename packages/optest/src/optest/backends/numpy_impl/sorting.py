@@ -11,7 +11,7 @@ from .common import Array, Implementation, back, last
 
 
 def _argsort(lines: Array, descending: bool) -> Array:
-    """Stable along the last dimension; NumPy puts NaN last, the reversal puts it first."""
+    """Sort stably along the last dimension; NaN comes last, or first in descending order."""
     if not descending:
         return np.argsort(lines, axis=-1, kind="stable")
     reversed_order = np.argsort(lines[..., ::-1], axis=-1, kind="stable")[..., ::-1]
@@ -32,7 +32,7 @@ def _topk(values: Array, *, k: int, dim: int, largest: bool, sorted: bool) -> tu
 
 
 def _nth(values: Array, dim: int, keepdim: bool, position: int) -> tuple[Array, Array]:
-    """The element that a partition leaves at ``position``; values are distinct, so it is found again."""
+    """Select the element that a partition puts at ``position``; its index is found by its value."""
     lines = last(values, dim)
     chosen = np.partition(lines, position, axis=-1)[..., position : position + 1]
     index = np.argmax(lines == chosen, axis=-1)[..., None]
@@ -56,7 +56,7 @@ def _search(ordered: Array, values: Array, right: bool) -> Array:
 
 
 def _running(step: Callable[[Array, Array], Array], *, widen: bool = False) -> Implementation:
-    """A scan: one step after the other along the dimension."""
+    """Return a scan that applies ``step`` to one element after another along the dimension."""
 
     def scan(values: Array, *, dim: int) -> Array:
         whole = values.astype(np.int64) if widen and values.dtype.kind in "biu" else values

@@ -1,4 +1,4 @@
-"""Attention by ``einsum``, Fourier transforms by ``numpy.fft``, resizing by gathered neighbours."""
+"""Attention by ``einsum``, Fourier transforms by ``numpy.fft``, and resizing by gathering neighbors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .common import Array, Implementation, each
 
 
 def _attend(query: Array, key: Array, value: Array, scale: float | None, mask: Array | None) -> Array:
-    """``mask``: bools that keep a key, or numbers to add."""
+    """Compute attention; ``mask`` has bools (True keeps a key) or numbers to add to the scores."""
     factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     scores = np.einsum("...le,...se->...ls", query, key) * factor
     if mask is not None and mask.dtype.kind != "b":
@@ -59,7 +59,7 @@ def _fft2(function: Callable[..., Array]) -> Implementation:
 
 
 def _sizes(values: Array, size: Any, scale_factor: Any) -> list[tuple[int, int, float]]:
-    """Per spatial dimension: its axis, the wanted size, and input elements per result."""
+    """Return per spatial dimension: its axis, the wanted size, and input elements per output element."""
     rank, found = values.ndim - 2, []
     for i in range(rank):
         before = values.shape[2 + i]
@@ -89,7 +89,7 @@ def _positions(before: int, wanted: int, scale: float, align_corners: bool) -> A
 
 
 def _linear(values: Array, *, size: Any, scale_factor: Any, mode: str, align_corners: bool) -> Array:
-    """Positions clipped to the input; a straight line between both neighbours."""
+    """Interpolate linearly between the two neighbors of each position, which is clipped to the input."""
     for axis, wanted, scale in _sizes(values, size, scale_factor):
         top = values.shape[axis] - 1
         place = np.clip(_positions(top + 1, wanted, scale, align_corners), 0, top)
@@ -105,7 +105,7 @@ def _shaped(weights: Array, values: Array, axis: int) -> Array:
 
 
 def _cubic(values: Array, *, size: Any, scale_factor: Any, mode: str, align_corners: bool) -> Array:
-    """Four neighbours weighted by polynomials in the fraction t (Catmull–Rom form with a = −0.75)."""
+    """Weight four neighbors by polynomials in the fraction t (Catmull–Rom form with a = −0.75)."""
     a = -0.75
     for axis, wanted, scale in _sizes(values, size, scale_factor):
         top = values.shape[axis] - 1
@@ -156,7 +156,7 @@ def _unnormalized(grid: Array, size: int, padding_mode: str, align_corners: bool
 
 
 def _picked(values: Array, rows: Array, columns: Array) -> Array:
-    """values[b, :, rows, columns], 0 outside: [batch, channels, h, w]."""
+    """Return values[b, :, rows, columns], and 0 outside, of shape [batch, channels, h, w]."""
     height, width = values.shape[2:]
     inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
     batch = np.arange(values.shape[0])[:, None, None]

@@ -55,6 +55,6 @@ _FAMILIES = (
 
 
 def descriptors() -> Iterator[OperatorDescriptor]:
-    """Every built-in operator, category by category."""
+    """Yield every built-in operator, category by category."""
     for family in _FAMILIES:
         yield from family.OPERATORS

@@ -1,4 +1,4 @@
-"""Activations, named and parametrised as in ``torch.nn.functional``."""
+"""Activations, with the names and parameters of ``torch.nn.functional``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _activation(
     tags: tuple[str, ...] = (),
     torch: str = "",
 ) -> OperatorDescriptor:
-    """An elementwise function; the first of ``variants`` fills required attributes everywhere."""
+    """Describe an elementwise function; all setups get required attributes from the first of ``variants``."""
     required = variants[0] if variants and _required(attributes) else {}
     return operator(
         name,

@@ -1,4 +1,4 @@
-"""Elementwise functions of two or three tensors that broadcast, and of limits."""
+"""Elementwise functions of two or three tensors that broadcast, and functions with limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from .build import (
 _ALPHA = AttributeSpec((int, float), 1, doc="the factor of the second input")
 _SMALL = Domain(low=-100, high=100)
 _NO_ZERO = Domain(low=-100, high=100, nonzero=True)
-"""Operands of divisions: what the least integer over −1 gives is left open. Quotients are below 2**10."""
+"""The domain of divisors; with dividends of this size, quotients stay below 2**10.
+
+It also avoids dividing the least integer by −1, whose result is not defined.
+"""
 _TRUTH = Domain(low=-1, high=1, integers=True)
 _SHIFT = Domain(low=0, high=70, integers=True)
 _GRADIENT = ("edge:nan", "differentiable")
@@ -50,9 +53,9 @@ def binary(
     tags: tuple[str, ...] = ("edge:nan",),
     torch: str = "",
 ) -> OperatorDescriptor:
-    """A function of two tensors that broadcast; ``variants`` are attributes for further setups.
+    """Describe a function of two tensors that broadcast; ``variants`` are attributes for further setups.
 
-    Where an attribute is required, the plain setups have those of the first variant.
+    If an attribute is required, the plain setups get the attributes of the first variant.
     """
     required = any(one.default is REQUIRED for one in (attributes or {}).values())
     always = variants[0] if required else {}
@@ -80,7 +83,7 @@ def _logical(name: str, doc: str) -> OperatorDescriptor:
 
 
 def _left_over(name: str, doc: str) -> OperatorDescriptor:
-    """What a division leaves."""
+    """Describe a remainder of a division."""
     return binary(name, doc, REAL, left=_SMALL, right=_NO_ZERO, tags=(*_DIVISION, "bounded"))
 
 

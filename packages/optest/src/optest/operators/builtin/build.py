@@ -1,8 +1,8 @@
-"""What the built-in descriptors are made of: dtype sets, rules, common setups.
+"""Building blocks of the built-in descriptors: dtype sets, rules, common setups.
 
-Rules are written the way PyTorch calls an operator, ``rule(*inputs, **attributes)``,
-and :func:`operator` turns them into what a descriptor holds. The operators themselves
-are in the category modules beside this one.
+Shape rules are called the way PyTorch calls an operator, ``rule(*inputs, **attributes)``,
+and :func:`operator` converts them to the form that a descriptor holds. The operators
+themselves are in the category modules next to this one.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ BOOL = ("bool",)
 REAL = FLOATS + INTEGERS
 NUMBERS = REAL + COMPLEX
 SAMPLE = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
-"""For operators that only move or compare values, where every width of integer is the same code."""
+"""Dtypes for operators that only move or compare values, whose code is the same for all integer widths."""
 MOVED = (*SAMPLE, "bool", "complex64", "uint8")
 
 TypeRule = Callable[[DTypes, Mapping[str, Any]], DTypes]
 
 
 def alike(count: int, names: Iterable[str], *others: str) -> tuple[DTypes, ...]:
-    """Dtype tuples of ``count`` inputs that share each of ``names``, then ``others`` fixed."""
+    """Return one dtype tuple for each of ``names``: ``count`` inputs of that dtype, then ``others``."""
     return tuple((name,) * count + others for name in names)
 
 
 def setup(*shapes: Shape, note: str = "", **attributes: Any) -> Setup:
-    """A setup with the inputs' shapes in order."""
+    """Return a setup with the inputs' shapes in order."""
     return Setup({f"input{i}": shape for i, shape in enumerate(shapes)}, attributes, note)
 
 
 def same(dtypes: DTypes, attributes: Mapping[str, Any]) -> DTypes:
-    """The dtype of the first input."""
+    """Return the dtype of the first input, as a dtype rule."""
     return (dtypes[0],)
 
 
 def gives(*names: str) -> TypeRule:
-    """Fixed output dtypes; ``"="`` stands for the first input's."""
+    """Return a rule for fixed output dtypes; ``"="`` stands for the first input's dtype."""
     return lambda dtypes, attributes: tuple(dtypes[0] if name == "=" else name for name in names)
 
 
 def sum_type(dtypes: DTypes, attributes: Mapping[str, Any]) -> DTypes:
-    """int64 for integers and bools, else the input's own dtype."""
+    """Return int64 for integers and bools, else the input's own dtype."""
     return ("int64" if dtypes[0] in INTEGERS + BOOL else dtypes[0],)
 
 
 def real_type(dtypes: DTypes, attributes: Mapping[str, Any]) -> DTypes:
-    """The dtype of a modulus: float32 for complex64, else the input's own."""
+    """Return the dtype of an absolute value: float32 for complex64, float64 for complex128, else the same."""
     return ({"complex64": "float32", "complex128": "float64"}.get(dtypes[0], dtypes[0]),)
 
 
 def broadcast(*shapes: Shape, **attributes: Any) -> Shape:
-    """The shape that ``shapes`` broadcast to; raises :class:`ShapeError`."""
+    """Return the shape that ``shapes`` broadcast to; raises :class:`ShapeError`."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -72,7 +72,7 @@ def broadcast(*shapes: Shape, **attributes: Any) -> Shape:
 
 
 def identity(shape: Shape, **attributes: Any) -> Shape:
-    """The first input's shape, for any further attributes."""
+    """Return the input's shape, whatever the attributes are."""
     return shape
 
 
@@ -83,7 +83,7 @@ def need(condition: bool, text: str) -> None:
 
 
 def axis(dim: int, rank: int) -> int:
-    """``dim`` counted from the front; a scalar has one dimension here, as in PyTorch."""
+    """Return ``dim`` counted from the front; a scalar counts as having one dimension, as in PyTorch."""
     size = max(rank, 1)
     need(
         -size <= dim < size, f"dim {dim} is outside [{-size}, {size - 1}] of a tensor with {rank} dimensions"
@@ -92,7 +92,7 @@ def axis(dim: int, rank: int) -> int:
 
 
 def axes(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
-    """All of ``dim`` counted from the front; None and an empty list mean every dimension."""
+    """Return all of ``dim`` counted from the front; None and an empty list mean every dimension."""
     if dim is None or dim == ():
         return tuple(range(rank))
     found = tuple(axis(one, rank) for one in (dim if isinstance(dim, tuple) else (dim,)))
@@ -101,14 +101,14 @@ def axes(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 
 def reduced(shape: Shape, dims: tuple[int, ...], keepdim: bool) -> Shape:
-    """``shape`` with ``dims`` removed, or 1 if ``keepdim``."""
+    """Return ``shape`` without ``dims``, or with size 1 there if ``keepdim``."""
     if keepdim:
         return tuple(1 if i in dims else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in dims)
 
 
 def spread(value: int | tuple[int, ...], count: int, name: str) -> tuple[int, ...]:
-    """``value`` once per spatial dimension."""
+    """Return one value per spatial dimension; a single value is repeated."""
     values = (value,) * count if isinstance(value, int) else tuple(value)
     if len(values) == 1:
         values *= count
@@ -139,20 +139,20 @@ def operator(
     aliases: Iterable[str] = (),
     mutates: tuple[str, ...] = (),
 ) -> OperatorDescriptor:
-    """A built-in descriptor.
+    """Return a built-in descriptor.
 
-    ``shapes(*input_shapes, **attributes)`` gives the output's shape, or a tuple of
-    them for several ``outputs``. ``torch`` is the dotted name of PyTorch's equivalent
-    and ends up in the tags as ``torch:NAME``. ``aliases`` name the inputs in order.
+    ``shapes(*input_shapes, **attributes)`` returns the output's shape, or a tuple of
+    shapes for several ``outputs``. ``torch`` is the dotted name of PyTorch's equivalent
+    and becomes the tag ``torch:NAME``. ``aliases`` name the inputs in order.
 
-    Tags that say which inputs the operator defines: ``edge:nan`` (NaN and infinities),
-    ``edge:nan-only`` (NaN, which reaches every result that it takes part in; infinities
-    depend on the order of the steps). Tags that say what results can be:
+    Two tags say for which special inputs the operator is defined: ``edge:nan`` (NaN and
+    infinities), ``edge:nan-only`` (NaN, which makes every result that depends on it NaN, but not
+    infinities, whose effect depends on the order of the steps). Other tags describe the results:
     ``data-movement`` (elements of the inputs, unchanged), ``bounded`` (integers never leave
-    the range of the inputs' dtype), ``exact`` (each result is one that needs no rounding, or one
-    rounding to nearest: no error is right), ``signed-zero`` (the sign of a real zero is
-    determined), ``few-bits`` (floats of at most 11 significant bits,
-    exact in every narrower format of that many).
+    the range of the inputs' dtype), ``exact`` (each result needs no rounding or a single
+    rounding to nearest, so no error is allowed), ``signed-zero`` (the sign of a real zero is
+    determined), ``few-bits`` (floats of at most 11 significant bits, which are exact in every
+    narrower format with that many).
     """
     inputs = tuple(f"input{i}" for i in range(len(dtypes[0])))
     results = tuple(f"output{i}" for i in range(outputs))

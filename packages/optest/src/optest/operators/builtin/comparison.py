@@ -1,4 +1,4 @@
-"""Comparisons and tests of values; all give bools."""
+"""Comparisons and tests of values; all return bools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise functions of one tensor. Those of several are in ``arithmetic``; activations have their own."""
+"""Elementwise functions of one tensor. Not here: those of several (``arithmetic``), activations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unary(
     tags: Iterable[str] = DIFFERENTIABLE,
     torch: str = "",
 ) -> OperatorDescriptor:
-    """A function of one tensor without attributes."""
+    """Describe a function of one tensor without attributes."""
     return operator(
         name,
         "elementwise",
@@ -58,7 +58,7 @@ def _cast_type(dtypes: DTypes, attributes: Mapping[str, Any]) -> DTypes:
 
 
 _LARGE = Domain(wide=True)
-"""Whole results of more bits than narrower formats have."""
+"""A domain for rounding functions: their integer results need more bits than narrower formats have."""
 _FLOATS_AND_COMPLEX = FLOATS + COMPLEX
 _CASTS = (*FLOATS, *FLOAT8, "int8", "uint8", "int32", "int64", "bool", "complex64")
 

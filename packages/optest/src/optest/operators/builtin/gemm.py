@@ -43,7 +43,7 @@ def _product(
 
 
 def matmul_shape(left: Shape, right: Shape) -> Shape:
-    """``torch.matmul``'s rule: vectors lose their dimension, leading ones broadcast."""
+    """Return the shape by ``torch.matmul``'s rule: vectors lose their dimension, leading ones broadcast."""
     need(bool(left) and bool(right), "a scalar has no dimension to multiply along; both need one at least")
     inner = right[-2] if len(right) > 1 else right[0]
     need(left[-1] == inner, f"{list(left)} and {list(right)} do not fit: {left[-1]} columns, {inner} rows")

@@ -14,7 +14,7 @@ _INDEX = Domain(indices_of=("input0", "dim"))
 
 
 def _with_index(names: tuple[str, ...], values: int) -> tuple[DTypes, ...]:
-    """One tensor, an index, and ``values`` more of the tensor's dtype."""
+    """Return dtype tuples of a tensor, an int64 index, and ``values`` more tensors of the first dtype."""
     return tuple((name, "int64", *(name,) * values) for name in names)
 
 

@@ -43,7 +43,7 @@ def _loss(
     variants: tuple[dict[str, Any], ...] = (),
     nan: bool = True,
 ) -> OperatorDescriptor:
-    """An elementwise loss of two equal shapes; ``variants`` are attributes for further setups."""
+    """Describe an elementwise loss of two equal shapes; ``variants`` are attributes for further setups."""
     return operator(
         name,
         "losses",

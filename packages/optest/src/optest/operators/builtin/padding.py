@@ -25,7 +25,10 @@ def _constant_shape(shape: Shape, *, pad: tuple[int, ...], mode: str, value: flo
 
 
 def _filled_from_input(limit: int | None, what: str) -> Any:
-    """Padding made of the input's own elements, ``size − limit`` of them at most (None: any number)."""
+    """Return the shape rule of padding with the input's own elements.
+
+    A side may get at most ``size − limit`` elements; any number if ``limit`` is None.
+    """
 
     def shape(shape: Shape, *, pad: tuple[int, ...], mode: str) -> Shape:
         rank = len(pad) // 2

@@ -51,7 +51,11 @@ def _one_dim_shape(shape: Shape, *, dim: int | None, keepdim: bool) -> Shape:
 
 
 def _setups(*, several: bool = True, empty: bool = True, all_dims: bool = True) -> tuple[Setup, ...]:
-    """Setups for a reduction; some take one ``dim`` only, or nothing empty, or need a dim."""
+    """Return setups for a reduction.
+
+    ``several``: it accepts several dimensions. ``empty``: it accepts an empty dimension.
+    ``all_dims``: it can reduce everything, without a ``dim``.
+    """
     return (
         *((setup((8, 33)), setup((), note="0-d"), setup((1,), note="size 1")) if all_dims else ()),
         *((setup((4, 6), keepdim=True),) if all_dims and several else ()),
@@ -82,7 +86,7 @@ def reduction(
     rounding: Rounding | None = None,
     torch: str = "",
 ) -> OperatorDescriptor:
-    """A reduction with ``dim`` and ``keepdim``."""
+    """Describe a reduction with ``dim`` and ``keepdim``."""
     return operator(
         name,
         "reduction",
@@ -116,7 +120,7 @@ _FEW_FACTORS = (
     setup((0, 5), dim=1, note="empty"),
     setup((5, 0), dim=1, note="empty"),
 )
-"""Of eleven factors at most, so that float16 does not overflow on the way."""
+"""Setups with few factors, so that intermediate products do not overflow float16."""
 _PEAK = Domain(low=-20, high=20, integers=True)
 
 OPERATORS = (

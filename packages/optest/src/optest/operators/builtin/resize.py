@@ -148,7 +148,7 @@ def _shuffle(
     shapes: Any,
     dtypes: tuple[str, ...] = MOVED,
 ) -> OperatorDescriptor:
-    """A function that moves elements between axes by one ``factor``, which has a name and a meaning."""
+    """Describe a function that moves elements between axes; ``factor`` is its attribute's name and doc."""
     attribute, meaning = factor
     return movement(
         name,
@@ -251,7 +251,7 @@ OPERATORS = (
             "align_corners": AttributeSpec(bool, False, doc="whether ±1 are the corners' centres"),
         },
         domain={"input1": Domain(low=-1.4, high=1.4)},
-        # A place: + 1, size, − 1, halved, reflected in three; a weight; two products; a sum of four.
+        # Roundings: a place (+ 1, size, − 1, halved, 3 to reflect), a weight, two products, a sum of four.
         rounding=Stages(13, shifted={"input1": 1.0}),
         tags=("differentiable", "index"),
         aliases=("input", "grid"),

@@ -85,7 +85,7 @@ def _scan(
 
 
 _FACTORS = Domain(low=-2.7, high=2.7, nonzero=True)
-"""Eleven of them stay within float16."""
+"""A domain of factors; products of eleven of them stay within float16."""
 _TIES = Domain(low=-4, high=4, ties=True)
 
 OPERATORS = (

@@ -1,4 +1,4 @@
-"""Parts, planes and windows of one tensor, and its dimensions turned; shapes as such are in ``shape``."""
+"""Parts, planes and windows of one tensor, and reordered dimensions. Not here: shapes (``shape``)."""
 
 from __future__ import annotations
 

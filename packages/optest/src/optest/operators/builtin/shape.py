@@ -1,4 +1,4 @@
-"""Operators that only move elements: every dtype, and every bit must arrive."""
+"""Operators that only move elements, in every dtype; every bit must be preserved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def movement(
     torch: str = "",
     category: str = "shape",
 ) -> OperatorDescriptor:
-    """An operator that moves the elements of ``inputs`` tensors that share a dtype."""
+    """Describe an operator that moves the elements of ``inputs`` tensors of one dtype."""
     return operator(
         name,
         category,
@@ -39,12 +39,12 @@ def movement(
 
 
 def listed(doc: str) -> AttributeSpec:
-    """A required list of integers."""
+    """Return the spec of a required list of integers."""
     return AttributeSpec(list, doc=doc)
 
 
 def integer(default: int, doc: str) -> AttributeSpec:
-    """An integer with a default."""
+    """Return the spec of an integer with a default."""
     return AttributeSpec(int, default, doc=doc)
 
 

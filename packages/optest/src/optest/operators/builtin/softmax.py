@@ -1,4 +1,4 @@
-"""Softmax and its kin."""
+"""Softmax and related operators."""
 
 from __future__ import annotations
 

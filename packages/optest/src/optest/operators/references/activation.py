@@ -20,7 +20,7 @@ def _softplus(values: Array) -> Array:
 
 
 def _negative_part(values: Array, replacement: Array) -> Array:
-    """``values`` above 0 (and NaN), ``replacement`` elsewhere."""
+    """Return ``values`` where they are above 0 or NaN, and ``replacement`` elsewhere."""
     return np.where(values <= 0, replacement, values)
 
 

@@ -55,7 +55,7 @@ bitwise_xor_reference = by_numpy(np.bitwise_xor)
 
 @reference
 def bitwise_left_shift_reference(values: Array, distance: Array) -> Array:
-    """Bits beyond the width vanish when the int64 result is narrowed."""
+    """Shift in int64; narrowing the result later drops the bits beyond the width."""
     return np.where(distance < 64, np.left_shift(values, np.minimum(distance, 63)), 0)
 
 

@@ -10,7 +10,7 @@ from .wide import Array, reference
 def _attention(
     query: Array, key: Array, value: Array, scale: float | None, hidden: Array, added: Array
 ) -> Array:
-    """``hidden`` marks scores that do not count, ``added`` is added to the others."""
+    """Compute attention; ``hidden`` marks scores to ignore, ``added`` is added to the scores."""
     factor = 1 / np.sqrt(query.dtype.type(query.shape[-1])) if scale is None else scale
     scores = np.matmul(query * factor, np.swapaxes(key, -1, -2)) + added
     scores = np.where(hidden, -np.inf, scores)

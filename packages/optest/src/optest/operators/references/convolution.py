@@ -14,7 +14,7 @@ Sizes = int | tuple[int, ...]
 
 
 def spread(value: Sizes, rank: int) -> tuple[int, ...]:
-    """``value`` once for each of ``rank`` dimensions."""
+    """Return one value for each of ``rank`` dimensions; a single value is repeated."""
     values = (value,) if isinstance(value, int) else tuple(value)
     return values * rank if len(values) == 1 else values
 
@@ -48,7 +48,7 @@ def _convolution(
 
 
 def _mix(matrix: Array, channels: Array) -> Array:
-    """``matrix`` [out, in] applied to ``channels`` [batch, in, ...]."""
+    """Apply ``matrix`` [out, in] to ``channels`` [batch, in, ...]."""
     return np.moveaxis(np.tensordot(matrix, channels, axes=(1, 1)), 0, 1)
 
 

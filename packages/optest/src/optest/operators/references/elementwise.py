@@ -12,7 +12,7 @@ from .wide import Array, Reference, by_numpy, is_float, reference
 
 
 def _by_scipy(function: Callable[[Array], Array]) -> Reference:
-    """SciPy's functions end at float64."""
+    """Return a reference that computes in float64, the widest type of SciPy's functions."""
     return reference(lambda values: function(values.astype(np.float64)))
 
 
@@ -52,13 +52,13 @@ bitwise_not_reference = by_numpy(np.invert)
 
 @reference
 def sign_reference(values: Array) -> Array:
-    """NaN has the sign 0, as in PyTorch (c10/util/math: ``(0 < x) - (x < 0)``)."""
+    """Return the sign; it is 0 for NaN, as in PyTorch (c10/util/math: ``(0 < x) - (x < 0)``)."""
     return np.where(np.isnan(values), 0, np.sign(values)) if is_float(values) else np.sign(values)
 
 
 @reference
 def lgamma_reference(values: Array) -> Array:
-    """SciPy's is −inf at −inf, where C's and PyTorch's is +inf, and inf for subnormals."""
+    """Correct SciPy's function, which is −inf at −inf (C and PyTorch: +inf) and inf for subnormals."""
     found = special.gammaln(values.astype(np.float64))
     found = np.where((np.abs(values) < 1e-300) & (values != 0), -np.log(np.abs(values)), found)
     return np.where(values == -np.inf, np.inf, found)
@@ -76,7 +76,7 @@ def round_reference(values: Array, *, decimals: int) -> Array:
 
 
 def nan_to_num_reference(inputs: tuple[Array, ...], attributes: Any) -> tuple[Array, ...]:
-    """The limits are those of the input's own dtype, so it is not widened first."""
+    """Take the limits from the input's own dtype, before the input is widened."""
     from ml_dtypes import finfo
 
     limit = finfo(inputs[0].dtype)
@@ -93,7 +93,7 @@ def _replace(values: Array, *, nan: float, high: float, low: float) -> Array:
 
 @reference
 def cast_reference(values: Array, *, dtype: str) -> Array:
-    """Wide, but already whole where the result is an integer and a bool where it is one."""
+    """Return wide values, truncated to int64 for integer dtypes, and bools for bool."""
     if dtype == "bool":
         return values != 0
     if "int" in dtype:

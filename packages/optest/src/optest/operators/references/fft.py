@@ -10,7 +10,7 @@ from .wide import PI, Array, reference
 
 
 def _powers(count: int, sign: int, complex_type: Any) -> Array:
-    """exp(sign · 2πi jk / count); jk is reduced first, so that the angle is small."""
+    """Return exp(sign · 2πi jk / count); jk is reduced modulo ``count`` first, so that the angle is small."""
     turns = np.outer(np.arange(count), np.arange(count)) % count
     angles = 2 * PI * turns.astype(np.longdouble) / count
     return (np.cos(angles) + sign * 1j * np.sin(angles)).astype(complex_type)
@@ -21,7 +21,7 @@ def _complex(values: Array) -> Array:
 
 
 def _fitted(values: Array, count: int) -> Array:
-    """The last dimension cut or filled with zeros to ``count``."""
+    """Return the values with the last dimension cut to ``count``, or padded with zeros."""
     kept = values[..., :count]
     return np.pad(kept, [(0, 0)] * (values.ndim - 1) + [(0, count - kept.shape[-1])])
 
@@ -58,7 +58,7 @@ def rfft_reference(values: Array, *, n: int | None, dim: int, norm: str | None) 
 
 @reference
 def irfft_reference(values: Array, *, n: int | None, dim: int, norm: str | None) -> Array:
-    """The missing half is the conjugate of the given one; what must be real is taken as real."""
+    """Complete the missing half by conjugation; drop imaginary parts of elements that must be real."""
     lines = np.moveaxis(values, dim, -1)
     count = 2 * (lines.shape[-1] - 1) if n is None else n
     half = _fitted(lines, count // 2 + 1)

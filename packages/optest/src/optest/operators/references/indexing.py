@@ -19,7 +19,7 @@ def gather_reference(values: Array, index: Array, *, dim: int) -> Array:
 
 
 def _moved(place: tuple[int, ...], dim: int, position: Any) -> tuple[Any, ...]:
-    """``place`` with another position along ``dim``."""
+    """Return ``place`` with ``position`` along ``dim``."""
     source: list[Any] = list(place)
     if source:
         source[dim] = position
@@ -59,7 +59,7 @@ def scatter_add_reference(values: Array, index: Array, source: Array, *, dim: in
 def scatter_reduce_reference(
     values: Array, index: Array, source: Array, *, dim: int, reduce: str, include_self: bool
 ) -> Array:
-    """Collect what meets in each cell, then reduce it; PyTorch's mean of integers rounds down."""
+    """Collect the values for each cell, then reduce them; PyTorch rounds the mean of integers down."""
     cells: dict[tuple[Any, ...], list[Any]] = {}
     for place in np.ndindex(*index.shape):
         target = _moved(place, dim, int(index[place]))
@@ -93,7 +93,7 @@ def index_select_reference(values: Array, index: Array, *, dim: int) -> Array:
 
 
 def _updated(values: Array, index: Array, source: Array | None, dim: int, combine: Any) -> Array:
-    """A copy of ``values`` with each named slice combined with a slice of ``source``."""
+    """Return a copy of ``values`` in which each indexed slice is combined with a slice of ``source``."""
     lines = np.moveaxis(values.copy(), dim, 0)
     for i, position in enumerate(index):
         lines[position] = combine(lines[position], None if source is None else np.moveaxis(source, dim, 0)[i])

@@ -69,7 +69,10 @@ kl_div_reference = _loss(_divergence)
 
 
 def _by_class(logs: Array, target: Array, ignore_index: int, reduction: str, smoothing: float = 0.0) -> Array:
-    """Each target's loss out of log-probabilities [batch, classes, ...]; mean is over those that count."""
+    """Return the loss of targets from log-probabilities [batch, classes, ...].
+
+    Targets equal to ``ignore_index`` have the loss 0 and do not count in the mean.
+    """
     lines = np.moveaxis(logs, 1, -1)
     counts = target != ignore_index
     places = np.where(counts, target, 0)

@@ -14,7 +14,7 @@ def _standardized(values: Array, axes: tuple[int, ...], eps: float) -> Array:
 
 
 def _per_channel(vector: Array, values: Array) -> Array:
-    """``vector`` shaped so that it meets dimension 1 of ``values``."""
+    """Return ``vector`` reshaped to broadcast along dimension 1 of ``values``."""
     return vector.reshape(-1, *(1,) * (values.ndim - 2))
 
 

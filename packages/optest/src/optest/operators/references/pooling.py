@@ -24,7 +24,7 @@ def _count(size: int, kernel: int, step: int, pad: int, gap: int, ceil_mode: boo
 def _starts(
     spatial: tuple[int, ...], kernel: Sizes, stride: Any, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> Iterator[list[tuple[int, int]]]:
-    """For each spatial dimension the list of (first position, kernel size), padding included."""
+    """Yield (first position, kernel size) of all windows per spatial dimension; padding is below 0."""
     rank = len(spatial)
     kernels = spread(kernel, rank)
     steps = kernels if stride is None else spread(stride, rank)
@@ -36,7 +36,7 @@ def _starts(
 
 
 def _filled(values: Array, rank: int, windows: list[list[Any]], choose: Callable[..., Array]) -> Array:
-    """The results of ``choose(window of each dimension)``, window by window, put in place."""
+    """Return an array of the results of ``choose``, called with the window in each dimension."""
     found = [choose(*one) for one in product(*windows)]
     sizes = [len(one) for one in windows]
     return np.stack(found, axis=-1).reshape(*values.shape[:-rank], *sizes)
@@ -62,7 +62,7 @@ def _max(rank: int) -> Callable[..., tuple[Array, Array]]:
 
 
 def _largest(values: Array, rank: int, windows: list[list[Any]]) -> tuple[Array, Array]:
-    """The largest of each window and its place in the flattened spatial dimensions."""
+    """Return the largest element of each window, and its index in the flattened spatial dimensions."""
     leading = values.shape[:-rank]
     flat = values.reshape(*leading, math.prod(values.shape[-rank:]))
 

@@ -21,7 +21,7 @@ def _reduction(function: Callable[..., Any]) -> Reference:
 
 
 def _whole(values: Array) -> Array:
-    """Bools as integers: they are counted."""
+    """Return bools as integers, so that they are counted."""
     return values.astype(np.int64) if values.dtype.kind == "b" else values
 
 
@@ -58,7 +58,7 @@ def _variance(values: Array, dim: Dims, correction: int, keepdim: bool) -> Array
 
 
 def _count(values: Array, axes: tuple[int, ...]) -> Any:
-    """How many elements a result is made of, as a number that may divide, even by zero."""
+    """Return the number of elements per result, in a type that allows division by zero."""
     return values.dtype.type(math.prod(values.shape[one] for one in axes))
 
 

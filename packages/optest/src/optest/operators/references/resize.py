@@ -11,7 +11,7 @@ import numpy as np
 from .wide import Array, Reference, reference
 
 Weights = Callable[[int, int, float, bool], Array]
-"""(size before, size after, scale, align_corners) → matrix [after, before]."""
+"""A function (size before, size after, scale, align_corners) → matrix of weights [after, before]."""
 
 
 def _interpolation(weights: Weights) -> Reference:
@@ -28,7 +28,7 @@ def _interpolation(weights: Weights) -> Reference:
 
 
 def _nearest(shift: float) -> Reference:
-    """Elements are taken, not weighted: 0 · NaN would be NaN."""
+    """Return a reference that selects elements; weights would not do, because 0 · NaN is NaN."""
 
     def resize(values: Array, *, size: Any, scale_factor: Any, mode: str) -> Array:
         for i, before, after, scale in _steps(values, size, scale_factor):
@@ -40,7 +40,7 @@ def _nearest(shift: float) -> Reference:
 
 
 def _steps(values: Array, size: Any, scale_factor: Any) -> Iterator[tuple[int, int, int, float]]:
-    """For each spatial dimension its number, size before, size after, and scale."""
+    """Yield, for each spatial dimension, its number, size before, size after, and scale."""
     rank = values.ndim - 2
     factors, wanted = _each(scale_factor, rank), _each(size, rank)
     for i, before in enumerate(values.shape[2:]):
@@ -59,7 +59,7 @@ def _rows(after: int, before: int) -> Array:
 
 
 def _source(i: int, before: int, after: int, scale: float, align_corners: bool) -> float:
-    """Where in the input the i-th result lies."""
+    """Return the position in the input that belongs to the i-th result."""
     if align_corners:
         return i * (before - 1) / (after - 1) if after > 1 else 0.0
     return (i + 0.5) * scale - 0.5
@@ -87,7 +87,7 @@ def _cubic(before: int, after: int, scale: float, align_corners: bool) -> Array:
 
 
 def _cubic_kernel(x: float, a: float = -0.75) -> float:
-    """Keys' cubic convolution kernel with PyTorch's parameter."""
+    """Return Keys' cubic convolution kernel, with PyTorch's parameter."""
     if x <= 1:
         return (a + 2) * x**3 - (a + 3) * x**2 + 1
     return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
@@ -124,7 +124,7 @@ def grid_sample_reference(
 
 
 def _pixel(place: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
-    """A grid coordinate as a pixel coordinate, brought inside as ``padding_mode`` says."""
+    """Convert a grid coordinate to a pixel coordinate; ``padding_mode`` says how to handle outside ones."""
     pixel = (place + 1) / 2 * (size - 1) if align_corners else ((place + 1) * size - 1) / 2
     if padding_mode == "reflection":
         low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)

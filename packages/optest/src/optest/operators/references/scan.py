@@ -24,7 +24,7 @@ logcumsumexp_reference = _running(np.logaddexp.accumulate)
 
 
 def _extreme(beats: Callable[[Any, Any], Any]) -> Reference:
-    """The best so far: a later one wins if it beats or equals it, and a NaN wins always."""
+    """Return a reference for the best value so far; a later equal value wins, and NaN always wins."""
 
     def scan(values: Array, *, dim: int) -> tuple[Array, Array]:
         lines = lined_up(values, dim)

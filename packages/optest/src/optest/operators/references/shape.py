@@ -1,7 +1,7 @@
-"""References of operators that move elements, padding included: by computed source positions.
+"""References of operators that move elements, including padding: they compute source positions.
 
-Each result is ``flat[positions]`` where ``positions`` is the same movement applied to
-the numbers of the elements; those are easy to check, and every dtype is one case.
+Each result is ``flat[positions]``, where ``positions`` is the same movement applied to
+the numbers of the elements. Positions are easy to check, and do not depend on the dtype.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .wide import Array, Reference, reference
 
 
 def _movement(function: Callable[..., Array]) -> Reference:
-    """A reference that applies ``function`` to the numbers of the elements, then takes them."""
+    """Return a reference that moves the elements' numbers with ``function``, and takes these elements."""
 
     def move(values: Array, **attributes: Any) -> Array:
         positions = function(np.arange(values.size).reshape(values.shape), **attributes)
@@ -100,7 +100,7 @@ def diag_embed_reference(values: Array, *, offset: int, dim1: int, dim2: int) ->
 
 
 def _sides(pad: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
-    """``(before, after)`` for each dimension, the first one first."""
+    """Return ``(before, after)`` for each dimension, starting with the first."""
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
 

@@ -11,14 +11,14 @@ from .wide import Array, is_float, lined_up, put_back, reference
 
 
 def _order(line: Array, descending: bool) -> list[int]:
-    """Positions of a vector in ascending or descending order, equal ones as they come."""
+    """Return the positions of a vector in ascending or descending order; equal elements keep their order."""
     nan = np.isnan(line) if is_float(line) else np.zeros(line.shape, bool)
     keys = [(bool(nan[i]), 0 if nan[i] else line[i]) for i in range(line.size)]
     return sorted(range(line.size), key=keys.__getitem__, reverse=descending)
 
 
 def _by_line(values: Array, dim: int, choose: Callable[[Array], Any]) -> Array:
-    """Indices that ``choose`` names for each line along ``dim``, in place of that line."""
+    """Replace each line along ``dim`` by the indices that ``choose`` returns for it."""
     lines = lined_up(values, dim)
     flat = lines.reshape(-1, lines.shape[-1]) if lines.size else lines.reshape(0, max(lines.shape[-1], 1))
     width = len(choose(np.zeros(lines.shape[-1], values.dtype)))
@@ -27,7 +27,7 @@ def _by_line(values: Array, dim: int, choose: Callable[[Array], Any]) -> Array:
 
 
 def _taken(values: Array, index: Array, dim: int) -> tuple[Array, Array]:
-    """The values at ``index`` (lines last) and the indices, with ``dim`` back in place."""
+    """Return the values at ``index``, whose lines are last, and the indices, with ``dim`` back in place."""
     chosen = np.take_along_axis(lined_up(values, dim), index, axis=-1)
     return put_back(chosen, dim, values), put_back(index, dim, values)
 
@@ -57,7 +57,7 @@ def topk_reference(values: Array, *, k: int, dim: int, largest: bool, sorted: bo
 
 
 def _one(values: Array, dim: int, keepdim: bool, position: int) -> tuple[Array, Array]:
-    """The element at ``position`` of each sorted line, and where it was."""
+    """Return the element at ``position`` of each sorted line, and its original position."""
     found = _taken(values, _by_line(values, dim, lambda line: [_order(line, False)[position]]), dim)
     if keepdim or values.ndim == 0:
         return found
@@ -75,7 +75,7 @@ def median_reference(values: Array, *, dim: int, keepdim: bool) -> tuple[Array, 
 
 
 def _places(ordered: Array, values: Array, right: bool) -> Array:
-    """How many of the last dimension of ``ordered`` are below (or at) each value."""
+    """Return, for each value, how many elements in the last dimension of ``ordered`` are below (or at) it."""
     below = np.less_equal if right else np.less
     if ordered.ndim == 1:
         return below(ordered, values[..., None]).sum(axis=-1, dtype=np.int64)

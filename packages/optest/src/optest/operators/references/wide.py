@@ -1,8 +1,8 @@
 """The wider types that references compute in.
 
-float16, bfloat16, float32 and 8-bit floats become float64, float64 becomes
-longdouble, and likewise for complex types. Integers become int64, whose arithmetic
-modulo 2**64 is exact modulo any narrower width, too.
+float16, bfloat16, float32 and 8-bit floats become float64, and float64 becomes
+longdouble; complex types are widened likewise. Integers become int64, whose arithmetic
+modulo 2**64 is also exact modulo any narrower width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
 def widened(values: Array) -> Array:
-    """``values`` converted to the type that references compute in."""
+    """Return ``values`` in the type that references compute in."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind == "b":
         return values
@@ -33,7 +33,7 @@ def widened(values: Array) -> Array:
 
 
 def reference(function: Callable[..., Any]) -> Reference:
-    """Turn ``function(*wide_inputs, **attributes)`` into what descriptors name.
+    """Turn ``function(*wide_inputs, **attributes)`` into a reference, as descriptors name it.
 
     The function may return one array or a tuple; division by zero, overflow and
     invalid operations give infinities and NaN without a warning.
@@ -49,7 +49,7 @@ def reference(function: Callable[..., Any]) -> Reference:
 
 
 def by_numpy(function: Callable[..., Array]) -> Reference:
-    """The reference that is ``function``, which NumPy computes element by element."""
+    """Return a reference for ``function``, which NumPy computes element by element."""
     return reference(lambda *inputs: function(*inputs))
 
 
@@ -59,7 +59,7 @@ def is_float(values: Array) -> bool:
 
 
 def all_axes(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
-    """``dim`` as axes counted from the front; None and () mean all, a scalar has none."""
+    """Return ``dim`` as axes counted from the front; None and () mean all, and a scalar has none."""
     if dim is None or dim == ():
         return tuple(range(rank))
     if rank == 0:
@@ -68,10 +68,10 @@ def all_axes(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 
 def lined_up(values: Array, dim: int) -> Array:
-    """``values`` with ``dim`` last; a scalar becomes a vector of one."""
+    """Return ``values`` with ``dim`` moved to the end; a scalar becomes a vector of one element."""
     return np.moveaxis(np.atleast_1d(values), dim, -1)
 
 
 def put_back(values: Array, dim: int, like: Array) -> Array:
-    """The inverse of :func:`lined_up`, for results of ``like``."""
+    """Undo :func:`lined_up`, for results from ``like``."""
     return np.moveaxis(values, -1, dim) if like.ndim else values.reshape(())

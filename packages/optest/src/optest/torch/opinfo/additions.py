@@ -1,6 +1,6 @@
-"""Samples that PyTorch's database lacks: they vary arguments that its own samples never vary.
+"""Samples for arguments that PyTorch's own samples never vary.
 
-They come after the database's samples, whose numbers stay what they are.
+They follow the database's samples, so that the numbers of those do not change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Make = Callable[..., torch.Tensor]
 
 
 def additions(info: Any, dtype: torch.dtype) -> Iterator[Bound]:
-    """The samples that are added to those of an entry of ``op_db``."""
+    """Yield the samples to add to those of an entry of ``op_db``."""
     maker = _MAKERS.get(info.full_name)
     if maker is not None:
         for args, kwargs in maker(partial(make_tensor, device="cpu", dtype=dtype)):
@@ -27,12 +27,12 @@ def additions(info: Any, dtype: torch.dtype) -> Iterator[Bound]:
 
 
 def _batch_norm(make: _Make) -> Iterator[_Arguments]:
-    """A scale and a shift, without running statistics."""
+    """Yield a sample with a scale and a shift, but without running statistics."""
     yield (make((4, 3, 5)), make((3,)), make((3,)), True, 0.1, 1e-3), {}
 
 
 def _ctc_loss(make: _Make) -> Iterator[_Arguments]:
-    """A blank that is not the first class, with lengths as numbers and as tensors."""
+    """Yield samples whose blank is not the first class, with lengths as numbers and as tensors."""
     scores = make((9, 2, 5)).log_softmax(2)
     targets = torch.tensor([[0, 1, 3], [4, 0, 0]])
     for lengths in (tuple, torch.tensor):
@@ -40,7 +40,7 @@ def _ctc_loss(make: _Make) -> Iterator[_Arguments]:
 
 
 def _nonzero_static(make: _Make) -> Iterator[_Arguments]:
-    """More room than there are nonzeros, and something else than −1 in it."""
+    """Yield a sample with room for more than all elements, filled with a value other than −1."""
     yield (make((2, 3)),), {"size": 8, "fill_value": 5}
 
 

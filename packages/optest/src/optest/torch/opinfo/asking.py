@@ -1,6 +1,6 @@
-"""A driver asked for answers: whatever it does, there is one answer per call.
+"""Asks a driver for answers, and makes sure that there is exactly one answer per call.
 
-Not here: what is made of the answers (``execution``, ``distribution``).
+Not here: judging the answers (``execution``, ``distribution``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .calls import Call, copied, written
 
 
 def asked(driver: CallDriver, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-    """The driver's answers. An exception, or a broken rule, becomes the answer of each call concerned."""
+    """Return the driver's answers; an exception or broken rule becomes the answer of each call concerned."""
     if not calls:
         return []
     kept = [call.map(copied) for call in calls]

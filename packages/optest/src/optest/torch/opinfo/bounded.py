@@ -1,8 +1,9 @@
 """Bounded forms: how to compare results that have no fixed size or are Python values.
 
-A result whose size depends on values is compared as its values padded to a declared
-bound, with their count. Each form is a function of the entry's arguments in PyTorch's own
-operators; eager PyTorch runs the plain operator and its result is brought into the same form.
+If the size of a result depends on values, the suite pads its values to a declared bound, and
+compares the padded values and their count. Each form is a function of the entry's arguments,
+written with PyTorch's own operators. Eager PyTorch runs the plain operator; its result is then
+converted to the same form.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .samples import Bound
 
 
 def formed(group: Group, case: Case) -> Case:
-    """``case`` with its entry's bounded or determined form in place of its call, if there is one."""
+    """Return ``case`` with the bounded or determined form of its entry as its call, if there is one."""
     if case.skipped or case.raises is not None or (group.phase in DOUBLED and group.entry in BOUNDED):
         return case
     plain = case.call.kind == FORWARD
@@ -42,7 +43,10 @@ def formed(group: Group, case: Case) -> Case:
 
 
 def _differentiated(case: Case) -> Case:
-    """A case that differentiates, with padded values: what the padding weighs must not matter."""
+    """Return a case that differentiates the padded form.
+
+    The padded elements get the weight 1, and the gradients must be the same as without them.
+    """
     call = replace(case.call, function=case.bound.function())
     with torch.no_grad():
         shapes = [one.shape for one in call.function(*map(copied, call.tensors))]
@@ -53,13 +57,13 @@ def _differentiated(case: Case) -> Case:
     if call.kind == FORWARD_MODE:
         return replace(case, call=call, expected=padded(case.expected, 0))
     expected, count = case.expected, len(shapes)
-    if call.kind == SECOND_ORDER:  # the last ones are for the weights
+    if call.kind == SECOND_ORDER:  # the last gradients are those of the weights
         expected = [*expected[:-count], *padded(expected[-count:], 0)]
     return replace(case, call=replace(call, weights=tuple(padded(call.weights, 1))), expected=expected)
 
 
 def _grown(tensor: Tensor, shape: Sequence[int], fill: float) -> Tensor:
-    """``tensor`` in the first corner of one of ``shape``."""
+    """Return a tensor of ``shape`` that starts with ``tensor`` and has ``fill`` everywhere else."""
     grown = torch.full(shape, fill, dtype=tensor.dtype)
     grown[tuple(slice(size) for size in tensor.shape)] = tensor
     return grown
@@ -86,20 +90,20 @@ def _getitem(self: Tensor, index: Tensor) -> list[Tensor]:
 
 
 def _selected(rows: Tensor, mask: Tensor) -> list[Tensor]:
-    """The rows that a 1-d ``mask`` selects, then zeros; and how many there are."""
+    """Return the rows that a 1-d ``mask`` selects, padded with zero rows, and their number."""
     places = torch.nonzero_static(mask, size=mask.numel(), fill_value=-1)[:, 0]
     picked = rows[places.clamp(min=0)] if mask.numel() else rows
     return [_kept(places >= 0, picked, 0), mask.sum()]
 
 
 def _kept(there: Tensor, values: Tensor, dim: int) -> Tensor:
-    """``values`` where a 1-d ``there`` along ``dim`` says so, zeros elsewhere."""
+    """Return ``values`` with zeros wherever the 1-d mask ``there`` along ``dim`` is false."""
     shape = [-1 if axis == dim % values.dim() else 1 for axis in range(values.dim())]
     return torch.where(there.reshape(shape), values, torch.zeros_like(values))
 
 
 def _tensor_split(input: Tensor, indices_or_sections: Tensor, dim: int = 0) -> list[Tensor]:
-    """Parts as long as the whole, then how long each really is; -1 for one that is not there."""
+    """Return each part padded to the length of ``input``, then the real lengths; -1 for a missing part."""
     size, given = input.shape[dim], indices_or_sections
     if given.dim():
         inner = torch.where(given < 0, given + size, given).clamp(0, size)
@@ -119,7 +123,7 @@ def _tensor_split(input: Tensor, indices_or_sections: Tensor, dim: int = 0) -> l
 
 
 _SECTIONS = 8
-"""The bound of tensor_split's sections, where a tensor says how many."""
+"""The largest number of sections of ``tensor_split`` when that number is given as a tensor."""
 
 
 def _allclose(
@@ -139,14 +143,14 @@ def _equal(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _rows(self: Tensor, dim: int | None) -> Tensor:
-    """What is told apart, each as a row: the slices along ``dim``, or all elements."""
+    """Return one row for each thing that ``unique`` compares: each slice along ``dim``, or each element."""
     return self.reshape(-1, 1) if dim is None else self.movedim(dim, 0).unsqueeze(-1).flatten(1)
 
 
 def _unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> list[Tensor]:
-    """Rows of values, then the inverse and the counts where they are asked for, then how many there are."""
+    """Return the unique rows, then the inverse and the counts if requested, then the number of rows."""
     rows = _rows(self, dim)
     return _groups(rows, torch.arange(rows.shape[0]), return_inverse, return_counts, self, dim)
 
@@ -158,7 +162,7 @@ def _unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> list[Tensor]:
-    """As :func:`_unique_consecutive`, of rows in lexicographic order."""
+    """Return the same results as :func:`_unique_consecutive`, after sorting the rows lexicographically."""
     rows = _rows(self, dim)
     order = torch.arange(rows.shape[0])
     for column in reversed(range(rows.shape[1])):
@@ -169,7 +173,10 @@ def _unique(
 def _groups(
     rows: Tensor, order: Tensor, inverse: bool, counts: bool, self: Tensor, dim: int | None
 ) -> list[Tensor]:
-    """Equal neighbours among ``rows[order]`` as groups: the values of each, and so on."""
+    """Group equal neighbors among ``rows[order]``.
+
+    Return the value of each group, then the inverse and the counts if requested, then the number of groups.
+    """
     size = rows.shape[0]
     ordered = rows[order]
     changes = (ordered[1:] != ordered[:-1]).any(1)
@@ -198,7 +205,7 @@ def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 _BINS = 256
-"""The bound of bincount's bins: the samples' values are below it."""
+"""The number of bins to which results of ``bincount`` are padded; all values in the samples are smaller."""
 
 
 def _repeat_interleave(self: Tensor, repeats: Tensor, dim: int | None = None) -> list[Tensor]:
@@ -210,7 +217,7 @@ def _repeat_interleave(self: Tensor, repeats: Tensor, dim: int | None = None) ->
 
 
 _REPEATS = 16
-"""The bound of what repeat_interleave makes of a dimension."""
+"""The size to which ``repeat_interleave`` pads the repeated dimension."""
 
 
 def _one_hot(tensor: Tensor, num_classes: int = -1) -> list[Tensor]:
@@ -218,11 +225,11 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> list[Tensor]:
 
 
 _CLASSES = 16
-"""The bound of one_hot's classes: the samples' values are below it."""
+"""The number of classes to which ``one_hot`` pads; all values in the samples are smaller."""
 
 
 def _padded(result: Tensor, bound: int, fill: float = 0) -> list[Tensor]:
-    """``result`` with rows of ``fill`` up to ``bound``, and how many rows it had."""
+    """Return ``result`` padded to ``bound`` rows with ``fill``, and the number of rows that it had."""
     rest = torch.full((bound - result.shape[0], *result.shape[1:]), fill, dtype=result.dtype)
     return [torch.cat([result, rest]), torch.tensor(result.shape[0])]
 
@@ -260,7 +267,7 @@ def _eager_one_hot(case: Case) -> list[Tensor]:
 
 
 def _grown_along(result: Tensor, dim: int, bound: int) -> list[Tensor]:
-    """``result`` with zeros up to ``bound`` along ``dim``, and how long it was there."""
+    """Return ``result`` padded with zeros to size ``bound`` along ``dim``, and its original size there."""
     shape = list(result.shape)
     shape[dim] = bound
     return [_grown(result, shape, 0), torch.tensor(result.shape[dim])]
@@ -272,7 +279,10 @@ def _eager_bincount(case: Case) -> list[Tensor]:
 
 
 def _eager_unique(case: Case) -> list[Tensor]:
-    """The values first, padded along the dimension; the counts last; the inverse has no unknown size."""
+    """Return eager's results with the values and the counts padded, then the number of values.
+
+    The inverse needs no padding, because its size is known.
+    """
     arguments = inspect.signature(_unique).bind_partial(*case.bound.args, **case.bound.kwargs).arguments
     dim, [self, *_] = arguments.get("dim"), case.call.run.tensors
     bound = self.numel() if dim is None else self.shape[dim]
@@ -292,13 +302,17 @@ def _eager_number(case: Case) -> list[Tensor]:
 
 
 def _eager_truth(case: Case) -> list[Tensor]:
-    """Eager's Python bool, as a 0-d tensor already."""
+    """Return eager's Python bool, which ``expected`` already holds as a 0-d tensor."""
     return case.expected
 
 
 @dataclass(frozen=True)
 class _Bounded:
-    """What is compiled; how eager's answer is brought into that form; which samples it is for."""
+    """The bounded form of an entry.
+
+    ``compiled`` is the function to compile, ``brought`` converts eager's answer to the same form, and
+    ``concerns`` tells whether a sample needs the form.
+    """
 
     compiled: Form
     brought: Callable[[Case], list[Tensor]]
@@ -306,7 +320,10 @@ class _Bounded:
 
 
 def _sized_by_a_tensor(bound: Bound) -> bool:
-    """Whether ``tensor_split`` is told by a tensor where to split, ``x[…]`` by a mask what to take."""
+    """Whether the size of the result depends on a tensor.
+
+    That is so if ``tensor_split`` gets its split points as a tensor, or ``x[…]`` is indexed by a mask.
+    """
     index = bound.args[1]
     return isinstance(index, Tensor) and (bound.target is torch.tensor_split or index.dtype == torch.bool)
 

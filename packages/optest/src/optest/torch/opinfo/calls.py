@@ -1,4 +1,4 @@
-"""Calls: a function of tensors with the tensors it is called on, alone or many as one; and answers.
+"""Calls: a function of tensors with the tensors it is called on, single or combined into one program.
 
 This is what drivers see of a suite. ``Call`` is plain PyTorch: whoever can run or compile
 a function of tensors can answer it. Not here: where calls come from (``phases``).
@@ -24,15 +24,15 @@ FORWARD, GRADIENT, SECOND_ORDER, FORWARD_MODE = "forward", "gradient", "second_o
 
 @dataclass(frozen=True)
 class Call:
-    """``function(*tensors)`` gives the outputs, dense tensors all of them.
+    """A function and its tensors; ``function(*tensors)`` returns the outputs, all dense tensors.
 
-    ``kind`` says what of it is asked for. With ``gradient``: the gradients of the outputs,
-    weighted by ``weights`` (one per output), for the tensors at ``wrt``; with
-    ``second_order``: the gradients of those gradients, weighted by ``second_weights``; with
+    ``kind`` says what the answer consists of. ``forward``: the outputs. ``gradient``: the gradients
+    of the outputs, weighted by ``weights`` (one per output), for the tensors at ``wrt``.
+    ``second_order``: the gradients of those gradients, weighted by ``second_weights``.
     ``forward_mode``: the outputs' derivatives along ``weights`` (one per tensor at ``wrt``).
 
-    ``resized`` are the tensors to run on instead, where what is compiled for ``tensors`` must
-    take any size of those first dimensions that differ.
+    If ``resized`` is set, the call is compiled for ``tensors`` but runs on ``resized``; the compiled
+    program must take any size of the first dimensions in which the two differ.
     """
 
     function: Function
@@ -43,9 +43,9 @@ class Call:
     second_weights: tuple[Tensor, ...] = ()
     resized: tuple[Tensor, ...] = ()
     results: int | None = None
-    """How many tensors the answer has; None where that is unknown, such as for a call that must raise."""
+    """How many tensors the answer has; None if that is unknown, as for a call that must raise."""
     writes: tuple[int, ...] = ()
-    """The places among the operands that eager PyTorch writes into, such as running statistics."""
+    """The indices of the operands that eager PyTorch writes into, such as running statistics."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -53,7 +53,7 @@ class Call:
         return (*self.tensors, *self.weights, *self.second_weights)
 
     def map(self, change: Callable[[Tensor], Tensor], function: Function | None = None) -> Call:
-        """The call with ``change`` applied to all its tensors, on another function if given."""
+        """Return the call with ``change`` applied to all its tensors, and with ``function`` if given."""
         groups = (self.tensors, self.weights, self.second_weights, self.resized)
         tensors, weights, second, resized = (tuple(change(one) for one in group) for group in groups)
         return replace(
@@ -72,7 +72,7 @@ class Call:
 
 
 def evaluate(call: Call, operands: Sequence[Tensor] | None = None) -> list[Tensor]:
-    """What ``call`` asks for, by plain PyTorch on ``operands`` (its own if None)."""
+    """Return the answer of ``call``, computed by plain PyTorch on ``operands`` (the call's own if None)."""
     given = call.operands if operands is None else tuple(operands)
     tensors, rest = given[: len(call.tensors)], given[len(call.tensors) :]
     weights, second = rest[: len(call.weights)], rest[len(call.weights) :]
@@ -93,7 +93,7 @@ def evaluate(call: Call, operands: Sequence[Tensor] | None = None) -> list[Tenso
 
 
 def _along(call: Call, tensors: Sequence[Tensor], directions: Sequence[Tensor]) -> list[Tensor]:
-    """Derivatives along ``directions``."""
+    """Return the outputs' derivatives along ``directions``."""
 
     def inner(*leaves: Tensor) -> tuple[Tensor, ...]:
         return tuple(call.function(*_replaced(tensors, call.wrt, leaves)))
@@ -110,7 +110,10 @@ def _gradients(
     *,
     create_graph: bool = False,
 ) -> list[Tensor]:
-    """Gradients of ``leaves``; zeros for one that does not matter. An output may be on another device."""
+    """Return the gradients for ``leaves``; zeros for a leaf that no output depends on.
+
+    The outputs may be on other devices than their weights.
+    """
     if not outputs:
         return [torch.zeros_like(leaf) for leaf in leaves]
     weights = [weight.to(one.device) for one, weight in zip(outputs, weights, strict=True)]
@@ -128,17 +131,17 @@ def _replaced(tensors: Sequence[Tensor], places: Sequence[int], new: Sequence[Te
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """The tensor as a plain strided one."""
+    """Return the tensor as a plain strided one, without sparsity or quantization."""
     if tensor.layout is not torch.strided:
         return tensor.to_dense()
     return tensor.dequantize() if tensor.is_quantized else tensor
 
 
 def together(calls: Sequence[Call]) -> tuple[Function, list[Tensor]]:
-    """One function that answers all ``calls``, and the tensors it takes.
+    """Return one function that answers all ``calls``, and the tensors that it takes.
 
-    Forward calls share one block without gradients: each such block is operations of a program,
-    and ``torch.export`` generates the program's code anew for each.
+    Forward calls share one ``torch.no_grad`` block. Each such block adds operations to the program,
+    and makes ``torch.export`` generate the program's code once more.
     """
     operands = [tensor for call in calls for tensor in call.operands]
 
@@ -156,7 +159,7 @@ def together(calls: Sequence[Call]) -> tuple[Function, list[Tensor]]:
 
 
 def merged(calls: Sequence[Call]) -> Call:
-    """Calls that ask for gradients as one such call: what is compiled is the forward function of all."""
+    """Combine gradient calls into one; its function runs the forward functions of all of them."""
     sizes = [len(call.tensors) for call in calls]
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
 
@@ -174,9 +177,10 @@ def merged(calls: Sequence[Call]) -> Call:
 
 
 def differentiated(function: Function, calls: Sequence[Call], repeats: int) -> list[list[Tensor]]:
-    """The gradients of ``calls`` in each of ``repeats`` runs; ``function`` is what became of ``merged``'s.
+    """Return the gradients of ``calls`` in each of ``repeats`` runs.
 
-    Raises :class:`InputWritten` where it changes operands that eager PyTorch only reads.
+    ``function`` is the compiled function of the call that :func:`merged` returns. Raises
+    :class:`InputWritten` if it changes operands that eager PyTorch only reads.
     """
     runs = []
     for _ in range(repeats):
@@ -192,11 +196,11 @@ def halved(
     run: Callable[[Sequence[Call]], tuple[Sequence[Sequence[Any]], Answer]],
     failed: Callable[[BaseException], Answer],
 ) -> list[Answer]:
-    """Answers of calls that ``run`` answers as one program, each half by itself where that fails.
+    """Answer ``calls`` with one program; if that fails, split them into halves and answer each half.
 
-    Calls whose numbers of results are unknown are run one by one. ``run`` gives all outputs
-    of every run of the program, and an answer without outputs for what the calls share;
-    ``failed`` makes an answer of what a single call raises.
+    If the number of results of any call is unknown, the calls run one by one. ``run`` returns all
+    outputs of every run of the program, and an answer without outputs that holds what the calls share,
+    such as times. ``failed`` makes an answer from the exception of a single call.
     """
     if not calls:
         return []
@@ -231,13 +235,13 @@ def halved(
 
 
 def written(call: Call, original: Call) -> list[int]:
-    """The places of operands that differ from the original's in any bit."""
+    """Return the indices of the operands that differ from the original's in any bit."""
     pairs = zip(call.run.operands, original.run.operands, strict=True)
     return [place for place, pair in enumerate(pairs) if not same_bits(*pair)]
 
 
 def require_unwritten(whose: str, call: Call, original: Call) -> None:
-    """Raise :class:`InputWritten` where ``call`` ran and changed operands that eager PyTorch only reads."""
+    """Raise :class:`InputWritten` if ``call`` has changed operands that eager PyTorch only reads."""
     places = [place for place in written(call, original) if place not in original.writes]
     if places:
         raise InputWritten(
@@ -247,7 +251,7 @@ def require_unwritten(whose: str, call: Call, original: Call) -> None:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors, of any device, are equal to the bit: NaN is, and -0.0 is not 0.0."""
+    """Whether two tensors, on any devices, have the same bits: NaN equals itself, -0.0 differs from 0.0."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.is_meta or other.is_meta:
@@ -256,14 +260,14 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """On the CPU: the bits of a strided tensor, or the values of any other."""
+    """Return the tensor's elements as bytes on the CPU; a sparse or quantized tensor is converted first."""
     plain = (tensor.int_repr() if tensor.is_quantized else dense(tensor)).detach().cpu()
-    flat = torch.empty(plain.numel(), dtype=plain.dtype)  # a lone element has any stride in its tensor
+    flat = torch.empty(plain.numel(), dtype=plain.dtype)  # a single element may have any stride
     return flat.copy_(plain.reshape(-1)).view(torch.uint8)
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """The tensor in memory of its own, with its strides, overlapping ones included."""
+    """Return a copy of the tensor that keeps its strides, even overlapping ones."""
     if not _is_plain(tensor):
         return tensor.detach().clone()
     memory = tensor.untyped_storage().clone()
@@ -272,9 +276,9 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def placed(tensor: Tensor, device: str) -> Tensor:
-    """A copy on ``device``, with its strides, overlapping ones included.
+    """Return a copy on ``device`` that keeps the strides, even overlapping ones.
 
-    A tensor without memory stays where it is: it is there to be refused.
+    A meta tensor stays where it is: samples have one only to check that it is refused.
     """
     if tensor.is_meta:
         return tensor
@@ -287,7 +291,7 @@ def placed(tensor: Tensor, device: str) -> Tensor:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether its elements are what its memory holds."""
+    """Whether the tensor's memory holds its elements as they are."""
     return not (
         tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg()
     )

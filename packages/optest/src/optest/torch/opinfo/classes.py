@@ -1,8 +1,8 @@
-"""Which entries are judged in another way than by value, and why: data, from ``data/*.toml``.
+"""Which entries are not judged by value, and why; declared in ``data/*.toml``.
 
-``random``: by distribution. ``uninitialised``: by shape, dtype and stride. ``bounded``:
-values padded to a declared bound, and a count. ``determined``: what the operator
-determines of its results. ``untestable``: not at all; it stays in the denominator.
+``random``: judged by distribution. ``uninitialised``: by shape and dtype. ``bounded``: by values
+padded to a declared bound, and their count. ``determined``: by what the operator determines of its
+results. ``untestable``: not run, but still counted in the denominator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DATA = Path(__file__).with_name("data")
 
 @dataclass(frozen=True)
 class Class:
-    """Entries of one suite that match a shell pattern, how they are judged in some or all phases, and why."""
+    """A declaration: how entries that match a shell pattern are judged in some or all phases, and why."""
 
     suite: str
     entry: str
@@ -34,13 +34,13 @@ class Class:
 
 
 def class_of(suite: str, entry: str, phase: str) -> Class | None:
-    """How ``entry`` is judged, if not by value: the first of its suite's declarations that matches."""
+    """Return the first declaration of the suite that matches; None if ``entry`` is judged by value."""
     return next((one for one in declared(suite) if one.concerns(entry, phase)), None)
 
 
 @cache
 def declared(suite: str) -> tuple[Class, ...]:
-    """What is declared for a suite; raises :class:`PlanError` for a file that is not in order."""
+    """Return the declarations for a suite; raises :class:`PlanError` if their file is invalid."""
     file = _DATA / f"{suite}.toml"
     if not file.exists():
         return ()

@@ -26,9 +26,9 @@ _SAMPLED = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: ``info`` is PyTorch's own record of it, ``family`` what kind of operator it is.
+    """One entry: ``info`` is PyTorch's own record of it, ``family`` is its kind of operator.
 
-    ``dtypes`` are those that PyTorch's CPU kernels have, by name.
+    ``dtypes`` are the names of the dtypes that PyTorch's CPU kernels support.
     """
 
     suite: str
@@ -38,7 +38,7 @@ class Entry:
     family: str
 
     def has(self, phase: str, dtype: str) -> bool:
-        """Whether the entry has the phase in this dtype, by its own record."""
+        """Whether the entry has the phase in this dtype according to PyTorch's record."""
         if self.suite in ("module", "optim"):
             return phase in ("forward", "determinism") or (phase == "backward" and self.suite == "module")
         if phase in _SAMPLED:
@@ -47,7 +47,7 @@ class Entry:
         return bool(rule(self.info, getattr(torch, dtype)))
 
     def declared(self) -> Declared:
-        """What the entry has by its own record."""
+        """Return the dtypes, gradients and phases that the entry has according to PyTorch's record."""
         phases = [phase for phase in PHASES if any(self.has(phase, dtype) for dtype in self.dtypes)]
         gradients = [dtype for dtype in self.dtypes if self.has("backward", dtype)]
         entries = sum(bool(one.dtypes) for one in entries_of(self.suite).values())
@@ -60,7 +60,7 @@ def _differentiable(info: Any, dtype: torch.dtype) -> bool:
 
 
 def _looks(info: Any, dtype: torch.dtype) -> bool:
-    """Whether PyTorch's own schemas say that a result is another look at an operand's memory."""
+    """Whether PyTorch's own schemas say that a result is a view of an operand's memory."""
     return any(
         argument.alias_info is not None and not argument.alias_info.is_write
         for schema in schemas_of(getattr(info, "aten_name", info.name))
@@ -84,7 +84,7 @@ _RULES = {
 
 @cache
 def entries_of(suite: str) -> Mapping[str, Entry]:
-    """The entries of a suite by name, in the database's order; raises :class:`UnknownName`."""
+    """Return the entries of a suite by name, in the database's order; raises :class:`UnknownName`."""
     if suite not in SUITES:
         raise UnknownName("suite", suite, SUITES)
     return {entry.name: entry for entry in _LOADERS[suite]()}
@@ -134,7 +134,7 @@ _LOADERS = {
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Entries of one name are told apart by their place among them: ``map``, ``map.2``."""
+    """Give each entry its own name: entries that share one are numbered, as in ``map``, ``map.2``."""
     seen: dict[str, int] = {}
     found = []
     for name, info in pairs:
@@ -158,7 +158,7 @@ _FAMILIES = {
 
 
 def _family(info: Any) -> str:
-    """The kind of an operator, by its record's class or the namespace in its name."""
+    """Return the kind of an operator, found from the class of its record or the namespace in its name."""
     by_class = _FAMILIES.get(type(info).__name__)
     if by_class is not None:
         return by_class

@@ -1,8 +1,9 @@
 """Determined forms: how to compare results that are only partly determined.
 
-A factorisation, whose vectors have free phases, a sort that is not stable and a selection
-among equal values are compared as what they determine. Each form is a function of the
-entry's arguments, or of its result, in PyTorch's own operators; eager PyTorch runs the same.
+Some operators may return any of several right results: a factorization leaves the phases of its
+vectors open, an unstable sort and a selection leave open the order of equal values. For these, the
+suite compares only what the operator determines. Each form is a function of the entry's arguments,
+or of its result, written with PyTorch's own operators; eager PyTorch runs the same function.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .samples import Bound
 Form = Callable[..., Any]
 
 DOUBLED = ("out", "inplace")
-"""Phases whose calls give the written tensors and what was returned."""
+"""Phases whose calls return two things: the tensors written to, and what the operator returned."""
 
 
 def determined(group: Group, case: Case) -> Bound | None:
-    """The case's call giving what its entry determines; None where that is everything."""
+    """Return the case's call reduced to what its entry determines; None if it determines everything."""
     bound, plain, doubled = case.bound, case.call.kind == FORWARD, group.phase in DOUBLED
     if group.entry in DETERMINED and plain:
         then: Form = DETERMINED[group.entry]
@@ -42,7 +43,7 @@ def determined(group: Group, case: Case) -> Bound | None:
 
 @dataclass(frozen=True)
 class _OfBoth:
-    """A form of each of two results."""
+    """A form that is applied to each of the two results of a call in a ``DOUBLED`` phase."""
 
     form: Form
 
@@ -69,25 +70,31 @@ def _of_eigh(result: Any) -> list[Tensor]:
 
 
 def _of_eig(result: Any) -> list[Tensor]:
-    """The matrix with these eigenvalues and vectors, which have no order, and the vectors' lengths."""
+    """Return the matrix that has these eigenvalues and eigenvectors, and the lengths of the vectors.
+
+    The eigenvalues come in no fixed order; the matrix does not depend on it.
+    """
     values, vectors = result
     matrix = torch.linalg.solve(vectors, vectors * values.unsqueeze(-2), left=False)
     return [matrix, torch.linalg.vector_norm(vectors, dim=-2)]
 
 
 def _powers(values: Tensor) -> Tensor:
-    """The powers of the values, from the first up to their number, along the second-to-last dimension."""
+    """Return the powers 1 to n of the n values, along the second-to-last dimension."""
     size = values.shape[-1]
     return values.unsqueeze(-2).expand(*values.shape[:-1], size, size).cumprod(-2)
 
 
 def _of_eigvals(values: Tensor) -> list[Tensor]:
-    """The sums of their powers, which determine numbers without an order."""
+    """Return the sums of the powers of the values, which determine the values but not their order."""
     return [_powers(values).sum(-1)]
 
 
 def _of_eig_without_phases(result: Any) -> list[Tensor]:
-    """As :func:`_of_eigvals`, and the sums weighted by each row of squared vectors: shaped as both are."""
+    """Return the sums of powers, plain and weighted by each row of the squared vectors.
+
+    The two results have the shapes of the eigenvalues and of the eigenvectors.
+    """
     values, vectors = result
     powers = _powers(values)
     return [powers.sum(-1), vectors.abs().square() @ powers.real.mT]
@@ -98,7 +105,7 @@ def _adjoint(matrix: Tensor) -> Tensor:
 
 
 def _of_lstsq(result: Any) -> list[Tensor]:
-    """The solution: LAPACK leaves residuals and singular values unwritten for some drivers."""
+    """Return the solution only: some LAPACK drivers leave the residuals and singular values unwritten."""
     return [result[0]]
 
 
@@ -113,10 +120,10 @@ DETERMINED: dict[str, Form] = {
     "linalg.eigh": _of_eigh,
     "linalg.eigvals": _of_eigvals,
 }
-"""What is made of the result."""
+"""The function applied to the result of an entry, by entry."""
 
 UNORDERED: dict[str, Form] = {"linalg.eig": _of_eig_without_phases, "linalg.eigvals": _of_eigvals}
-"""What is made of the result where it is differentiated: as many tensors of the same shapes."""
+"""The function applied to a result that is differentiated: it returns as many tensors, of the same shapes."""
 
 
 # Sorts and selections -----------------------------------------------------------------------
@@ -128,7 +135,7 @@ def _sort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: bool
 
 
 def _stable_sort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
-    """What is differentiated: which of several equal values a derivative belongs to, a stable sort says."""
+    """Sort stably, so that it is determined which of several equal values each derivative belongs to."""
     return torch.sort(self, stable=True, dim=dim, descending=descending)
 
 
@@ -137,14 +144,17 @@ def _argsort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: b
 
 
 def _of_places(self: Tensor, places: Tensor, dim: int) -> list[Tensor]:
-    """What is at the places, and that each is named once: equal values may come in any order."""
+    """Return the values at ``places``, and ``places`` in order, to show that each occurs once.
+
+    Equal values may come in any order.
+    """
     if not self.dim():
         return [places]
     return [self.gather(dim, places), places.sort(dim).values]
 
 
 ORDERED: dict[str, Form] = {"sort": _sort, "argsort": _argsort}
-"""What stands for a sort that is not stable."""
+"""The function called in place of an unstable sort, by entry."""
 
 
 def _kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
@@ -153,7 +163,7 @@ def _kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> lis
 
 
 def _there(self: Tensor, place: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """What is at the place that a selection along ``dim`` names."""
+    """Return the value at the place that a selection along ``dim`` returned."""
     if not self.dim():
         return place
     there = self.gather(dim, place if keepdim else place.unsqueeze(dim))
@@ -190,4 +200,4 @@ SELECTED: dict[str, Form] = {
     "nanmedian": partial(_median, nan=True),
     "topk": _topk,
 }
-"""What stands for a selection, which may name any of several equal values."""
+"""The function called in place of a selection, which may return the place of any of several equal values."""

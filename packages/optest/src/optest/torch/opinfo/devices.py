@@ -1,7 +1,7 @@
-"""What a device is asked beside values: views share memory, memory is given back, copies change nothing.
+"""Checks of a device beyond values: views share memory, memory is released, copies change nothing.
 
-Functions around an operator that run where its operands are. On the CPU there is nothing to count or to copy
-between, and eager PyTorch's answer there is the right one.
+Each check is a function that wraps an operator and runs on the device of its operands. On the CPU there
+is no memory to count and no copy to another device, so eager PyTorch's answer there is the right one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .samples import tensors_of
 
 
 def _called(function: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
-    """The call; PyTorch reads the places where ``tensor_split`` splits on the CPU, whatever it splits."""
+    """Call ``function``; move the split points of ``tensor_split`` to the CPU, where PyTorch needs them."""
     if function is torch.tensor_split:
         args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.cpu, (args, kwargs))
     return function(first, *args, **kwargs)
@@ -27,9 +27,9 @@ def _called(function: Callable[..., Any], first: Any, *args: Any, **kwargs: Any)
 
 @dataclass(frozen=True)
 class Held:
-    """The results of a call that are kept while the same call is made again, and its results are dropped.
+    """A call whose results are kept while the same call is repeated and its results are dropped.
 
-    Raises :class:`MemoryKept` where the device then counts more memory in use than before.
+    Raises :class:`MemoryKept` if the repeated call leaves more of a device's memory in use than before.
     """
 
     function: Callable[..., Any]
@@ -37,7 +37,7 @@ class Held:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kept = _called(self.function, *args, **kwargs)
         devices = {one.device for one in (*tensors_of((args, kwargs)), *tensors_of(kept))}
-        _called(self.function, *args, **kwargs)  # what a device keeps for its own use is there from now on
+        _called(self.function, *args, **kwargs)  # the device now holds what it keeps for its own use
         before = {one: _allocated(one) for one in devices}
         _called(self.function, *args, **kwargs)
         for one, count in before.items():
@@ -48,14 +48,14 @@ class Held:
 
 
 def _allocated(device: torch.device) -> int:
-    """Bytes that the device says are in use; 0 where it does not say."""
+    """Return the number of bytes that the device reports as in use; 0 if it reports none."""
     ask = getattr(getattr(torch, device.type, None), "memory_allocated", None)
     return 0 if ask is None else int(ask(device))
 
 
 @dataclass(frozen=True)
 class WrittenThrough:
-    """The results of a view, and its operand, after other numbers were written into each of the results."""
+    """A call of a view operator; returns its results and operand after writing numbers into each result."""
 
     function: Callable[..., Any]
 
@@ -69,9 +69,9 @@ class WrittenThrough:
 
 @dataclass(frozen=True)
 class Transferred:
-    """The results of a call on operands that went to the CPU and came back.
+    """A call on operands that were copied to the CPU and back.
 
-    Raises :class:`ValuesChanged` where they come back as something else.
+    Raises :class:`ValuesChanged` if their bits changed on the way.
     """
 
     function: Callable[..., Any]
@@ -82,7 +82,7 @@ class Transferred:
 
 
 def _there_and_back(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy by ``to`` in both directions, which ``copy_`` then writes again from the CPU's."""
+    """Copy a tensor to the CPU and back with ``to``, then write it again from the CPU with ``copy_``."""
     there = tensor.to("cpu", copy=True)
     back = there.to(tensor.device, copy=True)
     back.copy_(there, non_blocking=True)

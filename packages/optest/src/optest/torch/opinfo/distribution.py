@@ -1,9 +1,10 @@
-"""Judges random results: many repeats of a call against the same number by eager PyTorch.
+"""Judges random results: compares many repeats of a call with as many repeats by eager PyTorch.
 
-Repeats are compared position by position (``positions``), and pooled over all elements. The
-checks of a case share a probability of 1e-6: so rarely does a right backend fail it. Half of it
-is for the positions, whose share is a bound; half for the pooled numbers, each of whose checks has
-an equal part of its result's share, by the distributions that are named there.
+Repeats are compared position by position (``positions``), and pooled over all elements. A right
+backend fails a case with a probability of 1e-6, which is divided among the checks. One half goes
+to the positions, for which it is an upper bound. The other half goes to the pooled numbers: it is
+divided among the results, and then equally among the checks of each result. The functions for
+these checks name the distributions that they use.
 """
 
 from __future__ import annotations
@@ -30,22 +31,31 @@ from .positions import misplaced
 from .verdict import Fields, array_of, by_form, mismatch
 
 _TWINS = 2
-"""How often one program makes a call."""
+"""How often one program contains each call."""
 _RUNS = 64
-"""Runs of one program."""
+"""How often one program runs."""
 _SEEDED = 8
-"""Calls of a group that are asked for again, with the same seed and with another."""
+"""How many calls of a group are repeated, with the same seed and with another one."""
 _SEEDS = 32
-"""Seeds that tell whether a sample is random: some agree by chance where it draws one of few windows."""
+"""How many seeds are tried to find out whether a sample is random.
+
+Several are needed: if a sample draws one of a few windows, some seeds agree by chance.
+"""
 _DEVIATIONS = 6.0
 _PROBABILITY = 1e-6
-"""Of failing a right backend's case."""
+"""The probability that a case of a right backend fails."""
 _POOLED = 4
-"""Checks of pooled numbers that have a part of the probability each; six standard errors are beyond it."""
+"""The number of checks of pooled numbers that share the probability equally.
+
+The checks of moments are not among them, because six standard errors are exceeded even less often.
+"""
 _SHARE = 0.1
-"""Of the tolerance: how far eager's repeats may be apart for the rest to be the backend's."""
+"""The share of the tolerance by which eager's repeats may differ and still count as equal.
+
+The rest of the tolerance is left for the backend.
+"""
 _ROUNDING = 1e-6
-"""Relative distance of numbers that are taken for the same one."""
+"""The relative distance up to which two numbers count as the same."""
 _CONTROL = 4
 """The seed of eager's repeats."""
 
@@ -54,7 +64,7 @@ Rows = NDArray[Any]
 
 
 def is_random(case: Case) -> bool:
-    """Whether eager PyTorch gives other values for this sample, beyond rounding, when seeded otherwise."""
+    """Whether eager PyTorch gives different values for this sample, beyond rounding, with another seed."""
     first: list[NDArray[Any]] | None = None
     for seed in range(_SEEDS):
         torch.manual_seed(seed)
@@ -66,10 +76,10 @@ def is_random(case: Case) -> bool:
 
 
 def by_distribution(driver: CallDriver, cases: Sequence[Case]) -> list[Fields]:
-    """Form, distribution, moments, streams and seeds of random calls; see the module's first lines.
+    """Judge random calls by form, distribution, moments, streams and seeds, as the module docstring says.
 
-    A program holds each call twice and runs several times: neither the calls in one program
-    nor the runs of one may give the same numbers.
+    A program contains each call twice and runs several times. Neither the two calls nor the runs
+    may give the same numbers.
     """
     if not cases:
         return []
@@ -118,7 +128,7 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
 
 
 def _exact(case: Case, repeats: int, places: Sequence[int]) -> list[NDArray[Any]]:
-    """Eager's repeats of the outputs at ``places`` in wider dtypes; none where it has no such kernels."""
+    """Return eager's repeats of the outputs at ``places`` in wider dtypes; empty if it lacks such kernels."""
     torch.manual_seed(_CONTROL)
     try:
         truth = [case.truth() for _ in range(repeats)]
@@ -128,7 +138,10 @@ def _exact(case: Case, repeats: int, places: Sequence[int]) -> list[NDArray[Any]
 
 
 def _by_seeds(driver: CallDriver, cases: Sequence[Case]) -> list[tuple[int, str]]:
-    """What is wrong with which cases: other values with the same seed, or the same with another."""
+    """Return the index and problem of each case that ignores seeds.
+
+    Such a case gives different values with the same seed, or the same values with another seed.
+    """
     calls = [case.call for case in cases]
 
     def seeded(seed: int, ask: Callable[[], Sequence[Sequence[Any]]]) -> list[list[bytes]]:
@@ -157,9 +170,10 @@ def _by_seeds(driver: CallDriver, cases: Sequence[Case]) -> list[tuple[int, str]
 
 
 def one_value(arrays: Sequence[NDArray[Any]], share: float = 1.0) -> bool:
-    """Whether all are the first within a share of the dtype's tolerance: what is drawn does not show.
+    """Whether all arrays equal the first one within ``share`` of the dtype's tolerance.
 
-    So it is with a gradient that is zero but for rounding errors, which each repeat makes anew.
+    Then the random numbers do not affect the result. An example is a gradient that is zero except for
+    rounding errors, which differ in each repeat.
     """
     usual = default_tolerance(arrays[0].dtype)
     allowed = replace(usual, rtol=share * usual.rtol, atol=share * usual.atol)
@@ -167,9 +181,9 @@ def one_value(arrays: Sequence[NDArray[Any]], share: float = 1.0) -> bool:
 
 
 def differs(got: Rows, want: Rows, chance: float = _PROBABILITY) -> str:
-    """How the pooled rows differ in distribution or independence; empty if they do not.
+    """Return how the pooled rows differ in distribution or independence; empty if they do not.
 
-    A right backend's do with a probability of ``chance``.
+    For a right backend, they differ with a probability of ``chance``.
     """
     chance /= _POOLED
     if not got.size:
@@ -180,14 +194,15 @@ def differs(got: Rows, want: Rows, chance: float = _PROBABILITY) -> str:
     commonest = max(Counter(row.tobytes() for row in want).values()) / len(want)
     if distinct == 1 and commonest ** (len(got) - 1) < chance:
         return f"{len(got)} repeats gave the same values: the stream does not advance"
-    # Equal rows are as likely to be two of eager's, or one of each: three pairs in four.
+    # If two rows are equal, they are both the backend's with a probability of 1/4: in three of four
+    # cases, one or both are eager's.
     if commonest == 1 / len(want) and 4.0 ** (distinct - len(got)) < chance:
         return f"only {distinct} of {len(got)} repeats gave values of their own: the stream comes back"
     a, b = (rows[np.isfinite(rows)] for rows in (got, want))
     if not (a.size and b.size):
         return "" if a.size == b.size else "values that are not finite"
     share = 1 / _design_effect(want)
-    # Of the test only the statistic is used: "asymp" spares the exact probability, which takes seconds.
+    # Only the statistic of the test is used: "asymp" avoids the exact probability, which takes seconds.
     statistic = float(stats.ks_2samp(*_with_equal_atoms(a, b), method="asymp").statistic)
     # The asymptotic distribution of the two-sample statistic (Smirnov 1948), with the effective sizes.
     size = share * a.size * b.size / (a.size + b.size)
@@ -202,9 +217,9 @@ def differs(got: Rows, want: Rows, chance: float = _PROBABILITY) -> str:
 
 
 def _with_equal_atoms(a: Rows, b: Rows) -> tuple[Rows, Rows]:
-    """Both samples with neighbours that are a rounding error apart made equal.
+    """Return both samples with neighbors made equal if only a rounding error separates them.
 
-    A random mask over given numbers takes few values, and two implementations round them apart.
+    A random mask over given numbers has few distinct values, which two implementations may round differently.
     """
     pooled = np.sort(np.concatenate([a, b]))
     first = pooled[np.append(True, np.diff(pooled) > _ROUNDING * np.abs(pooled[1:]))]
@@ -212,10 +227,10 @@ def _with_equal_atoms(a: Rows, b: Rows) -> tuple[Rows, Rows]:
 
 
 def _design_effect(rows: Rows) -> float:
-    """How many dependent numbers say as much as one independent one (Kish 1965), at least 1.
+    """Return how many dependent numbers are worth one independent number (Kish 1965), at least 1.
 
-    Elements of one repeat need not be independent of each other (a mask over whole
-    channels, singular vectors); the repeats are.
+    Elements of one repeat may depend on each other (a mask over whole channels, singular
+    vectors), but the repeats are independent.
     """
     finite = np.where(np.isfinite(rows), rows, 0.0)
     effects = [1.0]
@@ -223,20 +238,20 @@ def _design_effect(rows: Rows) -> float:
         spread = float(np.var(values))
         if spread and np.isfinite(spread):
             effects.append(float(np.var(values.mean(axis=1), ddof=1)) * rows.shape[1] / spread)
-    # A variance of few rows is itself uncertain; it errs by half.
+    # A variance of few rows is itself uncertain; it may be off by half.
     return 1.5 * max(effects)
 
 
 def _dependent(rows: Rows, chance: float) -> str:
-    """Whether each repeat is correlated with the one before it, by a t-test over the repeats.
+    """Return how successive repeats are correlated, by a t-test over the repeats; empty if they are not.
 
-    Correlated in rank (Spearman 1904): values may have tails without a variance, such as the
-    gradients of singular vectors.
+    The correlation is that of ranks (Spearman 1904), because values may have no finite variance, such
+    as the gradients of singular vectors.
     """
     ranks = stats.rankdata(np.nan_to_num(rows), axis=0)
     centred = ranks - ranks.mean(axis=0)
     products = (centred[:-1] * centred[1:]).sum(axis=1)
-    # The mean over the repeats is taken off, which correlates neighbours by -1/n.
+    # Subtracting the mean over the repeats correlates neighbors by -1/n; this cancels it.
     products += (centred**2).sum() / len(rows) ** 2
     error = float(products.std(ddof=1)) / np.sqrt(len(products))
     if not (error and np.isfinite(error)):

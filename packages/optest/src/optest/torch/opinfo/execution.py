@@ -1,4 +1,4 @@
-"""One group as a task: its cases, the driver's answers, the verdicts, as records.
+"""Runs one group as a task: makes its cases, asks the driver, judges the answers, and returns records.
 
 Not here: processes, crashes and what happens to records (``optest.running``).
 """
@@ -36,15 +36,15 @@ from .values import values_of
 from .verdict import Fields, array_of, by_error, by_form, by_value, mismatch
 
 _ROUNDS = 10
-"""How often programs run in the phases ``perf`` and ``stress``."""
+"""How often each program runs in the phases ``perf`` and ``stress``."""
 
 
 @dataclass(frozen=True)
 class Request(Task):
-    """A group to run on ``target``: all of it, some of its samples by number, or ``most`` of them.
+    """A task that runs a group on ``target``: all its samples, those in ``numbers``, or ``most`` of them.
 
-    Of these the first ``turn`` run, if that is given: a task has one timeout, and what it did is
-    lost where it dies.
+    If ``turn`` is given, only the first ``turn`` of these run, and the rest become further requests:
+    a task has one timeout, and if it dies its results are lost.
     """
 
     group: Group
@@ -53,7 +53,7 @@ class Request(Task):
     most: int | None = None
     turn: int | None = None
     tensors: tuple[torch.Tensor, ...] | None = field(default=None, compare=False)
-    """What its one sample runs on, instead of the sample's own tensors."""
+    """The tensors that the request's single sample runs on, in place of its own."""
 
     @property
     def key(self) -> str:
@@ -67,7 +67,7 @@ class Request(Task):
         return run_group(driver, self)
 
     def smaller(self) -> Sequence[Request]:
-        """Halves of the samples that had their turn, and the rest."""
+        """Return requests for each half of the samples that ran, and requests for the rest."""
         every = self._numbers()
         if len(every) < 2:
             return ()
@@ -80,7 +80,7 @@ class Request(Task):
         return tuple(one.number for one in planned(self.group, self.numbers, self.most))
 
     def turns(self, numbers: Sequence[int]) -> list[Request]:
-        """Requests of at most ``turn`` of the samples each."""
+        """Return requests for the samples ``numbers``, with at most ``turn`` samples each."""
         size = self.turn or max(len(numbers), 1)
         starts = range(0, len(numbers), size)
         return [replace(self, numbers=tuple(numbers[start : start + size])) for start in starts]
@@ -101,13 +101,13 @@ class Request(Task):
 
 
 def number_of(result: CaseResult) -> int | str:
-    """The number of a suite's sample, or what its record stands for."""
+    """Return the number of the sample, or the word that its record has instead, such as ``group``."""
     assert result.origin is not None, "the record of a suite's case says where it comes from"
     return result.origin.sample
 
 
 def run_group(driver: CallDriver, request: Request) -> TaskOutcome:
-    """Run the cases of a group; whatever goes wrong with one is in its record."""
+    """Run the cases of a group; a failure of a case is part of its record."""
     group = request.group
     outcome = TaskOutcome()
     declared = class_of(group.suite, group.entry, group.phase)
@@ -130,7 +130,7 @@ def run_group(driver: CallDriver, request: Request) -> TaskOutcome:
         fields = {"status": Status.SKIPPED, "reason": "PyTorch has no samples of this for the CPU"}
         outcome.results.append(record(request, "samples", None, "untestable", fields))
     outcome.left = request.turns([one.number for one in plans[len(cases) :]])
-    if declared is not None and group.phase != "automatic_dynamic":  # formed turn by turn
+    if declared is not None and group.phase != "automatic_dynamic":  # each turn gets its form there
         cases = [formed(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started
     for case, form, fields in _judged(driver, group, cases, declared, outcome.seconds):
@@ -148,7 +148,7 @@ def _judged(
     declared: Class | None,
     seconds: dict[str, float],
 ) -> Judged:
-    """Each case with its class and the fields of its record."""
+    """Yield each case with its class and the fields of its record."""
     kind = declared.kind if declared else ""
     for case in cases:
         if case.skipped:
@@ -182,7 +182,7 @@ def _judged(
 
 
 _FORMED = ("bounded", "determined")
-"""Classes of entries of which only some samples need the form."""
+"""Classes of entries in which only some samples need a special form."""
 
 
 def _class_of_case(case: Case, kind: str) -> str:
@@ -194,17 +194,17 @@ _REPEATS = {"determinism": 2, "perf": _ROUNDS, "stress": _ROUNDS}
 
 
 def _runs(case: Case, answer: Answer, repeats: int) -> list[Sequence[Any]]:
-    """The outputs of an answer, run by run; empty where there are none."""
+    """Return the outputs of an answer, one list per run; empty if there are none."""
     outputs, size = answer.outputs, len(case.expected)
     if outputs is None:
         return []
     if not size or len(outputs) != size * repeats:
-        return [outputs]  # the verdict says what is wrong with that
+        return [outputs]  # the verdict reports the wrong number
     return [outputs[start : start + size] for start in range(0, len(outputs), size)]
 
 
 def _own(answer: Answer) -> float:
-    """What the backend took: all but PyTorch's capture."""
+    """Return the seconds that the backend took, without PyTorch's capture."""
     return sum(taken for name, taken in answer.seconds.items() if name != "capture")
 
 
@@ -228,17 +228,17 @@ def _verdict(case: Case, answer: Answer, kind: str) -> Fields:
 
 
 def _times(answer: Answer) -> str:
-    """How long the parts of an answer took; its program ran some times."""
+    """Return a text that says how long each part of an answer took, in milliseconds over all runs."""
     parts = (f"{name} {1000 * taken:.3g} ms" for name, taken in answer.seconds.items())
     return f"{_ROUNDS} runs: {', '.join(parts)}"
 
 
 _LOOSE = ("random", "determined")
-"""Classes of which no bits are determined: eager's own differ with what is drawn, or where memory lies."""
+"""Classes whose bits are not determined: even eager's vary with the random numbers or the memory layout."""
 
 
 def _repeated(runs: Sequence[Sequence[Any]], kind: str) -> Fields:
-    """Checks further runs: they must repeat the bits of the first, or its values where bits may differ."""
+    """Check that further runs repeat the bits of the first run, or its values if bits may differ."""
     for number, other in enumerate(runs[1:], 2):
         for place, (one, two) in enumerate(zip(runs[0], other, strict=True)):
             first, again = array_of(one), array_of(two)
@@ -250,7 +250,10 @@ def _repeated(runs: Sequence[Sequence[Any]], kind: str) -> Fields:
 
 
 _DECLARING = (0, "untestable", "samples", "group")
-"""Cases, by number or by what stands for a whole group, whose records say what the entry has at all."""
+"""The samples whose forward records also say which dtypes and phases the entry has.
+
+A number is a sample; a word stands for a whole group.
+"""
 
 
 def record(
@@ -266,7 +269,7 @@ def record(
         note=case.note if case else "",
         form=form,
         overloads=tuple(overloads_of(case)) if case else (),
-        among=case.among if case and number == 0 else 0,  # once: coverage tells how many of them ran
+        among=case.among if case and number == 0 else 0,  # once: coverage compares it with those that ran
         values=values_of(case) if case and fields["status"].failed else "",
         declared=entries_of(group.suite)[group.entry].declared() if declares else None,
     )
@@ -287,7 +290,7 @@ def record(
 
 
 def _command(request: Request, number: int | str) -> str:
-    """The command that runs one sample of a group again, or all of it."""
+    """Return the command that runs one sample of a group again, or the whole group."""
     group, target = request.group, request.target
     words = ["optest", "run", "--suite", group.suite, "--op", group.entry, "--dtype", group.dtype]
     words += ["--phase", group.phase, "--seed", str(group.seed)]
@@ -297,7 +300,7 @@ def _command(request: Request, number: int | str) -> str:
 
 
 def overloads_of(case: Case) -> list[str]:
-    """The overloads that eager PyTorch calls for a forward case."""
+    """Return the names of the overloads that eager PyTorch calls for a forward case."""
     if case.skipped or case.raises is not None or case.call.kind != FORWARD:
         return []
     call = case.call.map(copied)

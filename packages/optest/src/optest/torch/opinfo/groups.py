@@ -1,7 +1,7 @@
-"""What a suite consists of: its groups of cases, and the selection of some of them.
+"""The groups that a suite consists of, and the selection of some of them; does not need PyTorch.
 
-Without PyTorch. Not here: which groups there are (``planning``), and the samples of a group
-(``phases``), since only generating them tells how many there are.
+Not here: which groups there are (``planning``), and the samples of a group (``phases``), whose
+number is only known after generating them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PHASES = (
     "stress",
 )
 DEVICE_PHASES = ("views", "memory", "transfer")
-"""Phases that ask for what only a device has."""
+"""Phases that test something that only a device has."""
 DEFAULT_PHASES = ("forward", "backward")
 
 
 @dataclass(frozen=True)
 class Group:
-    """One entry in one dtype and phase; ``seed`` is that of the run."""
+    """One entry in one dtype and phase; ``seed`` is the seed of the run."""
 
     suite: str
     entry: str
@@ -57,14 +57,14 @@ class Group:
     seed: int = 0
 
     def case_id(self, sample: int | str) -> str:
-        """16 hex digits over all that decides the sample's inputs: equal on every machine and backend."""
+        """Return 16 hex digits that identify the sample's inputs, equal on every machine and backend."""
         content = [self.suite, self.entry, self.dtype, self.phase, sample, self.seed]
         text = json.dumps(content, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def number(self) -> int:
-        """What seeds the group's samples and puts it into a shard."""
+        """The number that seeds the group's samples and decides its shard."""
         return int(self.case_id("group"), 16)
 
     def __str__(self) -> str:
@@ -75,9 +75,9 @@ class Group:
 class Selection:
     """Which groups of a suite to run, and which of their samples.
 
-    Entries are shell patterns; nothing given means all. ``samples`` are numbers of samples,
-    ``most`` bounds how many of a group run, ``stratify`` how many groups do, taken evenly
-    from all families of operators, phases and kinds of dtypes.
+    ``entries`` are shell patterns; an empty field selects everything. ``samples`` are sample numbers,
+    and ``most`` limits how many samples of a group run. ``stratify`` limits how many groups run, taken
+    evenly from all families of operators, phases and kinds of dtypes.
     """
 
     suite: str

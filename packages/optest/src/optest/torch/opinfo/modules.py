@@ -1,4 +1,4 @@
-"""Entries of ``module_db`` and ``optim_db`` as bound calls: modules and optimizers as functions of tensors.
+"""Turns entries of ``module_db`` and ``optim_db`` into bound calls: functions of tensors.
 
 Not here: operators (``phases``).
 """
@@ -16,7 +16,7 @@ from .calls import FORWARD, Tensor
 from .samples import Bound
 
 _STEPS = 2
-"""Steps of an optimizer: in the second one its state counts."""
+"""How many steps an optimizer makes; only from the second step on does its state matter."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _AsFunction:
 
 
 def modules(kind: str, info: Any, dtype: torch.dtype) -> Iterator[tuple[Bound, str, None]]:
-    """The samples of a module, in evaluation mode; those without inputs to forward are left out."""
+    """Yield the samples of a module in evaluation mode, except those without inputs to ``forward``."""
     differentiated = kind != FORWARD
     samples = info.module_inputs_func(
         info, device="cpu", dtype=dtype, requires_grad=differentiated, training=False
@@ -41,7 +41,7 @@ def modules(kind: str, info: Any, dtype: torch.dtype) -> Iterator[tuple[Bound, s
         made = sample.constructor_input
         module = info.module_cls(*made.args, **made.kwargs).to(dtype).eval()
         if any(torch.nn.parameter.is_lazy(one) for one in module.parameters()):
-            module(*sample.forward_input.args, **sample.forward_input.kwargs)  # gives them their shapes
+            module(*sample.forward_input.args, **sample.forward_input.kwargs)  # sets their shapes
         state = {name: one.detach().clone() for name, one in module.state_dict().items()}
         if differentiated:
             for name, _ in module.named_parameters():
@@ -52,7 +52,7 @@ def modules(kind: str, info: Any, dtype: torch.dtype) -> Iterator[tuple[Bound, s
 
 @dataclass(frozen=True)
 class _Steps:
-    """Some steps of an optimizer with given gradients: the parameters after them."""
+    """A function that makes steps of an optimizer with given gradients, and returns the new parameters."""
 
     make: Callable[..., torch.optim.Optimizer]
     options: Mapping[str, Any]
@@ -78,7 +78,7 @@ class _Steps:
 
 
 def optimizers(info: Any, dtype: torch.dtype) -> Iterator[tuple[Bound, str, None]]:
-    """Each set of an optimizer's options on two small parameters."""
+    """Yield a call on two small parameters for each set of options of an optimizer."""
     generator = torch.Generator().manual_seed(0)
     shapes = ((4, 3), (3,)) if info.optim_cls.__name__ != "Muon" else ((4, 3), (3, 5))
     for sample in info.optim_inputs_func("cpu", dtype=dtype):

@@ -1,7 +1,8 @@
-"""Which calls compute every element of their results by itself, and how far rounding may take one.
+"""Which calls compute each result element independently, and the error that rounding explains in each.
 
-Such elements are judged by their own size: no sum explains an error that is large beside
-the element. Not here: the rule itself (``optest.core.accuracy``, ``apiece``).
+Such elements are judged relative to their own size: since nothing is summed, rounding cannot explain
+an error that is large compared to the element. Not here: the rule itself (``optest.core.accuracy``,
+``apiece``).
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ _UNTAGGED = (
     "hardswish_backward", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid_backward",
     "log_sigmoid_forward", "mish_backward", "prelu", "rsub", "softplus_backward",
 )  # fmt: skip
-"""Elementwise operators without PyTorch's tag ``pointwise``; further ones start with ``special_``."""
+"""Elementwise operators that lack PyTorch's tag ``pointwise``, besides those named ``special_*``."""
 _MOVING = (
     "_has_same_storage_numel", "_to_copy", "cat", "constant_pad_nd", "copy", "empty", "empty_like",
     "empty_strided", "fill", "flip", "full", "full_like", "gather", "index_select", "is_same_size",
     "new_empty", "new_empty_strided", "new_full", "new_zeros", "ones_like", "repeat", "roll", "scalar_tensor",
     "select_backward", "slice_backward", "stack", "tril", "triu", "zero", "zeros", "zeros_like",
 )  # fmt: skip
-"""Operators that only move or make elements, or look at sizes."""
+"""Operators that only move or create elements, or only look at sizes."""
 _RULE = Stages(1)
 
 
 def is_elementwise(case: Case) -> bool:
-    """Whether all that eager PyTorch calls for the case is elementwise, a view, or moves elements."""
+    """Whether each operator that eager PyTorch calls here is elementwise, a view, or moves elements."""
     call = case.call.run.map(copied)
     try:
         with overloads_seen() as names:
@@ -56,7 +57,7 @@ def _by_itself(name: str) -> bool:
 
 
 def bounds_of(case: Case, dtypes: Sequence[torch.dtype]) -> list[NDArray[Any]]:
-    """For each result the largest error that one rounding of the operands, or of it, explains."""
+    """Return, for each result, the largest error that one rounding of the operands or the result explains."""
     call = case.call.run.map(lambda one: widened(copied(one)), case.bound.function(wide=True))
 
     def found(operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

@@ -1,7 +1,7 @@
-"""Phases: what is asked of an entry's samples, as cases with a call and eager PyTorch's answer.
+"""Phases: turn an entry's samples into cases, each with a call and eager PyTorch's answer.
 
-One function per phase makes the plain cases of a group; :func:`planned` completes them
-with what eager PyTorch answers. Not here: judging (``verdict``).
+One function per phase makes the plain cases of a group; :func:`planned` adds the answers
+of eager PyTorch. Not here: judging (``verdict``).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .modules import modules, optimizers
 from .samples import Bound, note_of, widened
 
 _Plain = tuple[Bound, str, tuple[type[BaseException], str] | None]
-"""What a phase makes of a sample: the bound call, its kind, and what it must raise instead."""
+"""What a phase makes from a sample: the bound call, its kind, and the error it must raise, if any."""
 
 
 @dataclass
 class Case:
     """One sample in a phase.
 
-    ``expected`` is eager's answer, ``truth`` gives the same in wider dtypes. ``skipped``
-    says why eager has no answer. ``raises`` is what must be raised instead: type and message.
-    ``among`` is how many samples the group has, whether or not they run.
+    ``expected`` is eager's answer; ``truth`` computes the same in wider dtypes. ``skipped``
+    says why eager has no answer. ``raises`` is the type and message pattern of the error that
+    the call must raise. ``among`` is how many samples the group has, whether or not they run.
     """
 
     number: int
@@ -53,10 +53,10 @@ class Case:
     raises: tuple[type[BaseException], str] | None = None
     among: int = 0
     formed: bool = False
-    """Whether its call is the bounded or determined form of its entry (``bounded``, ``determined``)."""
+    """Whether the call is the bounded or determined form of the entry (``bounded``, ``determined``)."""
 
     def truth(self) -> list[Tensor]:
-        """Eager's answer in wider dtypes; raises what eager raises where it has no such kernels."""
+        """Return eager's answer in wider dtypes; raise eager's own error if it has no kernels for them."""
         return evaluate(self.call.run.map(_wide_copy, self.bound.function(wide=True)))
 
 
@@ -66,17 +66,18 @@ def _wide_copy(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Planned:
-    """A case of a group before eager PyTorch has run it: its number, and ``make()`` for the rest."""
+    """A case that eager PyTorch has not run yet; ``make()`` runs it and returns the :class:`Case`."""
 
     number: int
     make: Callable[..., Case]
-    """``make(tensors=None)``: with other tensors in place of the sample's own, if given."""
+    """``make(tensors=None)``; ``tensors`` replace the sample's own tensors if given."""
 
 
 def planned(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> list[Planned]:
-    """The cases of a group in order, the same ones on every machine.
+    """Return the cases of a group in order; they are the same on every machine.
 
-    ``numbers`` says which; ``most`` bounds how many, those with different notes first.
+    ``numbers`` selects samples. ``most`` limits how many are returned; samples with different
+    notes are then preferred.
     """
     with _seeding_present_devices():
         plain = list(_plain_cases(group))
@@ -95,7 +96,7 @@ def planned(group: Group, numbers: Iterable[int] | None = None, most: int | None
 
 
 def cases_of(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> Iterator[Case]:
-    """Those of :func:`planned`, made one after another."""
+    """Yield the cases that :func:`planned` returns, making each when it is needed."""
     return (one.make() for one in planned(group, numbers, most))
 
 
@@ -110,7 +111,7 @@ def _plain_cases(group: Group) -> Iterable[_Plain]:
 
 
 def _most(bounds: Sequence[Bound], numbers: Sequence[int], most: int) -> list[int]:
-    """``most`` of the numbers: the first of every note, then the second of every one, and so on."""
+    """Choose ``most`` of the numbers: the first sample with each note, then the second ones, and so on."""
     seen: Counter[str] = Counter()
     ranked = []
     for bound, number in zip(bounds, numbers, strict=True):
@@ -122,9 +123,10 @@ def _most(bounds: Sequence[Bound], numbers: Sequence[int], most: int) -> list[in
 
 @contextmanager
 def _seeding_present_devices() -> Iterator[None]:
-    """Inside, ``torch.manual_seed`` leaves out devices that are not there.
+    """Make ``torch.manual_seed`` skip devices that the machine lacks, inside the context.
 
-    The databases seed for each sample, and PyTorch formats a stack for each device to be seeded later.
+    The databases set the seed for every sample. For each missing device, PyTorch would format a stack
+    trace to set its seed later, which is slow.
     """
     with ExitStack() as stack:
         for device in (torch.cuda, torch.xpu, torch.mtia):
@@ -134,7 +136,7 @@ def _seeding_present_devices() -> Iterator[None]:
 
 
 def seed_everything(number: int) -> None:
-    """Seed every generator that samples are drawn from."""
+    """Seed every random generator that samples are drawn from."""
     torch.manual_seed(number % 2**63)
     np.random.seed(number % 2**32)  # the databases draw from it
     random.seed(number)
@@ -169,14 +171,17 @@ def _case(
 
 
 def _resized(call: Call) -> Call:
-    """The call made for one batch and run on a smaller one: tensors as long as the first lose a row."""
+    """Return the call with a smaller batch to run on, after it is compiled for the full one.
+
+    Every tensor whose first dimension has the batch size loses its last row.
+    """
     size = _batch_size(call.tensors)
     cut = (one[:-1].clone() if one.dim() and one.shape[0] == size else one for one in call.tensors)
     return replace(call, resized=tuple(cut))
 
 
 def _not_raised(case: Case) -> str:
-    """Why eager PyTorch says nothing about a call that must raise; empty if it raises as it must."""
+    """Return why eager PyTorch does not raise the error that the sample declares; empty if it does."""
     assert case.raises is not None
     kind, pattern = case.raises
     try:
@@ -189,7 +194,7 @@ def _not_raised(case: Case) -> str:
 
 
 def raised(error: BaseException | None, kind: type[BaseException], pattern: str) -> bool:
-    """Whether ``error``, or one of those that it came from, has the type and a message that matches."""
+    """Whether ``error``, or an exception in its cause chain, has type ``kind`` and a matching message."""
     while error is not None:
         if isinstance(error, kind) and re.search(pattern, text_of(error)):
             return True
@@ -198,7 +203,7 @@ def raised(error: BaseException | None, kind: type[BaseException], pattern: str)
 
 
 def _weighted(case: Case, generator: torch.Generator) -> Call:
-    """The call with weights for its outputs, where its kind needs some."""
+    """Return the call with random weights for its outputs, if its kind needs any."""
     call = case.call
     if call.kind == FORWARD:
         return call
@@ -227,7 +232,7 @@ def _weighted(case: Case, generator: torch.Generator) -> Call:
 
 @dataclass(frozen=True)
 class _Picked:
-    """Of a result, after ``then``, the tensors at ``places``."""
+    """A function that applies ``then`` to a result, and returns its tensors at ``places``."""
 
     then: Callable[[Any], Any] | None
     places: tuple[int, ...]
@@ -255,12 +260,18 @@ def _forward(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
 
 
 def _batched(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
-    """Samples whose first tensor can be a smaller batch of two or more: size 1 would broadcast."""
+    """Yield the samples with a batch size of at least 3.
+
+    They can also run on a batch that is one smaller; a batch of 1 would broadcast.
+    """
     return (one for one in _forward(info, dtype) if _batch_size(one[0].tensors) >= 3)
 
 
 def _sized(info: Any, dtype: torch.dtype) -> list[_Plain]:
-    """Samples with sizes that could be others come first."""
+    """Return the samples, with those last in which every tensor has fewer than two elements.
+
+    Such small samples have no sizes that could be varied.
+    """
     return sorted(_forward(info, dtype), key=lambda one: all(t.numel() < 2 for t in one[0].tensors))
 
 
@@ -290,9 +301,10 @@ _SPECIALS = (math.nan, math.inf, -math.inf, -0.0)
 
 
 def _with_specials(leaf: Any, places: Iterator[int]) -> Any:
-    """A floating-point tensor with special values spread over it: another one first in each tensor.
+    """Return a floating-point tensor with special values spread over it.
 
-    In a tensor too small for all of them there is NaN alone.
+    ``places`` makes each tensor start with another special value. A tensor that is too small for
+    all of them gets one NaN.
     """
     if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
         return leaf
@@ -318,14 +330,14 @@ def _out(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
         args = (sample.input, *sample.args)
         try:
             template = info.op(*_copies(args), **sample.kwargs)
-        except Exception:  # noqa: BLE001  # the forward phase tells what eager refuses
+        except Exception:  # noqa: BLE001  # the forward phase reports what eager refuses
             continue
         yield Bound(_IntoOut(info.op), (template, *args), sample.kwargs), FORWARD, None
 
 
 @dataclass(frozen=True)
 class _IntoOut:
-    """``function(…, out=…)`` into fresh tensors like ``template``'s, filled with something else."""
+    """Calls ``function(…, out=…)`` with fresh tensors shaped like ``template``'s and filled with ones."""
 
     function: Callable[..., Any]
 
@@ -348,7 +360,7 @@ def _inplace(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
 
 @dataclass(frozen=True)
 class _OnCopy:
-    """An in-place function on a copy of its first argument: gives the copy and what came back."""
+    """Calls an in-place function on a copy of its first argument; returns the copy and the result."""
 
     function: Callable[..., Any]
 
@@ -385,7 +397,7 @@ _PROMOTED = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, t
 
 
 def _promotion(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
-    """Two operands of different dtypes, each of them with dimensions and without; and Python numbers."""
+    """Yield calls on two operands of different dtypes, also with a 0-d one, and calls on Python numbers."""
     from torch.testing import make_tensor
 
     make = partial(make_tensor, device="cpu", low=1, high=5)
@@ -402,7 +414,7 @@ def _promotion(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
 
 
 def _required(info: Any, operand: Tensor) -> dict[str, Any]:
-    """What a function of one tensor takes beside it (``mvlgamma``'s ``p``)."""
+    """Return the further arguments that a function of one tensor requires, such as ``p`` of ``mvlgamma``."""
     sample_kwargs = getattr(info, "sample_kwargs", None)
     return {} if sample_kwargs is None else sample_kwargs("cpu", operand.dtype, operand)[0]
 

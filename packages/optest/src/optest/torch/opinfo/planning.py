@@ -12,9 +12,9 @@ from .groups import PHASES, Group, Selection
 
 
 def plan(selection: Selection) -> list[Group]:
-    """The groups of ``selection``, in the order of the database, dtypes and phases.
+    """Return the groups of ``selection``, in the order of the database, dtypes and phases.
 
-    Raises :class:`UnknownName` for a suite, entry, dtype or phase that there is not, and
+    Raises :class:`UnknownName` for an unknown suite, entry, dtype or phase, and
     :class:`UsageError` if nothing is left (a shard may be empty).
     """
     for phase in selection.phases:
@@ -48,7 +48,7 @@ def plan(selection: Selection) -> list[Group]:
 
 
 def stratified(groups: Sequence[Group], count: int) -> list[Group]:
-    """``count`` of the groups, evenly from every family, phase and kind of dtype; always the same ones."""
+    """Choose ``count`` groups, evenly from all families, phases and kinds of dtypes; always the same ones."""
     strata: dict[tuple[str, str, str], list[Group]] = defaultdict(list)
     for group in sorted(groups, key=lambda one: one.number):
         strata[group.family, group.phase, group.dtype.rstrip("0123456789")].append(group)
@@ -57,7 +57,7 @@ def stratified(groups: Sequence[Group], count: int) -> list[Group]:
 
 
 def _in_turn(strata: Iterable[list[Group]]) -> Iterator[Group]:
-    """The first of every stratum, then the second of every one, and so on."""
+    """Yield the first group of every stratum, then the second of every stratum, and so on."""
     rows = list(strata)
     for place in range(max(map(len, rows), default=0)):
         yield from (row[place] for row in rows if place < len(row))

@@ -1,16 +1,16 @@
-"""Judges random results position by position: repeats of a call against as many of eager's, in pairs.
+"""Judges random results position by position: pairs each repeat of a call with a repeat of eager's.
 
-Pooled numbers (``distribution``) do not say where they are. Here every element's own
-distribution is compared, and what elements, repeats and results of one repeat have to do
-with each other.
+Pooled numbers (``distribution``) do not show where in a result they stand. This module compares the
+distribution of every element, and how elements, repeats and results of one repeat depend on each
+other.
 
-Every check has one form. Some number is computed of each repeat (or of two successive
-ones), and of eager's that it is paired with; d_k is the difference. If the backend is right,
-the two could be exchanged in any pair, so d_k has a random sign, and the sum of the d_k is
-beyond t·√(Σ d_k²) with a probability of at most 2·exp(−t²/2) (Hoeffding, J. Am. Stat. Assoc.
+All checks have the same form. A number is computed from each repeat (or from two successive ones),
+and from eager's repeat that it is paired with; d_k is the difference. If the backend is right,
+the two could be exchanged in any pair, so d_k has a random sign, and the sum of the d_k exceeds
+t·√(Σ d_k²) with a probability of at most 2·exp(−t²/2) (Hoeffding, J. Am. Stat. Assoc.
 58, 1963), whatever the distribution is and however elements depend on each other. The
-numbers come from ranks within each element, of the backend's and eager's repeats together,
-which no exchange alters. ``chance`` is shared among all checks (Bonferroni), so that it bounds the
+numbers come from ranks within each element, over the backend's and eager's repeats together,
+which no exchange alters. All checks share ``chance`` (Bonferroni), so that it bounds the
 probability that any of them finds something wrong in a right backend.
 """
 
@@ -33,30 +33,36 @@ Rows = NDArray[np.float64]
 """One row per repeat."""
 
 _WIDTH = 4.0
-"""In tolerances: values closer together, each to the next, count as one up to this distance."""
+"""The largest extent of a cluster, in tolerances.
+
+Values count as one if each is within a tolerance of the next, and all are within this extent.
+"""
 _COLUMNS = 2048
-"""Elements of a result whose dependence is looked at, at most: the first ones."""
+"""How many elements of a result, at most, are checked for dependence: the first ones."""
 _PAIRED = 512
-"""As many where every pair of elements counts."""
+"""How many elements of all results, at most, are checked in every pair."""
 _ROUNDING = 1e-6
-"""Of the largest number in a repeat: the distance of numbers that are taken for the same one."""
+"""The distance up to which two numbers count as the same, relative to the largest number in a repeat."""
 _SLACK = 4.0
-"""Of eager's largest error in an element: how far two sides may be apart that round in different ways."""
+"""How many times eager's largest error in an element two implementations may differ by rounding."""
 _DRAWN = 1e-3
-"""Larger relative errors are not rounding: the wider dtype draws other numbers."""
+"""Relative errors above this are not rounding: the wider dtype draws other numbers."""
 _USUAL = 0.9
-"""Of the sizes of a result's values: a larger share would follow single far ones."""
+"""The quantile of a result's absolute values that stands for their usual size.
+
+A higher quantile would depend on single outliers.
+"""
 _LARGEST = 1e300
 
 
 def misplaced(
     got: Sequence[Values], want: Sequence[Values], chance: float, exact: Sequence[Values] | None = None
 ) -> str:
-    """How the results differ, with the element that shows it best; empty if they do not.
+    """Return how the results differ, with the element that shows it best; empty if they do not.
 
-    One array per output, [repeats, shape…], of any dtype; ``got`` and ``want`` have as many
-    repeats, in the order in which they were made. ``exact`` is what ``want`` is in wider dtypes,
-    if the draws are the same: its errors count as rounding.
+    Each argument has one array per output, [repeats, shape…], of any dtype. ``got`` and ``want`` have
+    the same number of repeats, in the order in which they were made. ``exact`` is ``want`` in wider
+    dtypes; if the draws are the same, the errors of ``want`` against it count as rounding.
     """
     places = [place for place, one in enumerate(got) if one.size]
     if not places:
@@ -77,10 +83,10 @@ def misplaced(
 
 @dataclass(frozen=True)
 class _Scores:
-    """One result's repeats as ranks within each element: [repeats, elements], from −1 to 1.
+    """The repeats of one result as ranks within each element: [repeats, elements], from −1 to 1.
 
-    ``common`` is 1 where the value is the commonest one of its element; ``distinct`` how many
-    different values each repeat has, empty where that says nothing.
+    ``common`` is 1 where the value is the most common one of its element. ``distinct`` is how many
+    different values each repeat has; it is empty for dtypes for which that number means nothing.
     """
 
     got: Rows
@@ -99,31 +105,31 @@ def _scored(got: Rows, want: Rows, dtype: np.dtype[Any], rounding: Rows) -> _Sco
     scores = (low + high - 2 * count - 1) / (2 * count)
     sizes = high - low
     common = (sizes == sizes.max(0)).astype(np.float64)
-    # Narrow floats repeat by chance, in ways that an implementation chooses.
+    # Narrow floats repeat by chance, and how often depends on the implementation.
     distinct = np.zeros((2 * count, 0)) if is_narrow(dtype) else _distinct(both, rounding)
     return _Scores(*scores.reshape(2, count, -1), *common.reshape(2, count, -1), *np.split(distinct, 2))
 
 
 def _parts(values: Values) -> Rows:
-    """As float64, complex numbers as two of them; NaN and infinities as numbers beyond all others."""
+    """Return the values as float64: complex numbers as pairs, NaN and infinities as very large numbers."""
     parts = np.stack([values.real, values.imag], -1) if values.dtype.kind == "c" else values
     return np.nan_to_num(parts.astype(np.float64), nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST / 2)
 
 
 def _errors(want: Rows, exact: Rows) -> Rows:
-    """How far each element may be rounded apart; 0 where the wider dtype draws other numbers."""
+    """Return how far apart two roundings of each element may be; 0 if the wider dtype draws other numbers."""
     errors, sizes = np.abs(want - exact), np.abs(exact)
-    # What is nothing beside the largest number may be 0 on one side.
+    # A number that is negligible beside the largest one may be 0 on one side.
     if (errors > _DRAWN * np.maximum(sizes, _ROUNDING * sizes.max())).any():
         errors = np.zeros_like(errors)
     return _SLACK * errors.max(0).ravel()
 
 
 def _clusters(values: Rows, dtype: np.dtype[Any], rounding: Rows) -> NDArray[np.int64]:
-    """For each column the number of the cluster that each value belongs to.
+    """Return, for each column, the number of the cluster that each value belongs to.
 
-    What two right implementations round apart is one value. A sum rounds by its terms, which the other
-    values of the result show where it is small itself.
+    Values that differ only by the rounding of two right implementations count as one. The rounding of a
+    sum depends on the size of its terms; where a sum is small, the other values of the result show that size.
     """
     tolerance = default_tolerance(dtype)
     order = np.argsort(values, axis=0)
@@ -144,7 +150,10 @@ def _clusters(values: Rows, dtype: np.dtype[Any], rounding: Rows) -> NDArray[np.
 
 
 def _distinct(rows: Rows, rounding: Rows) -> Rows:
-    """How many different values each row has: [rows, 1]. What is nothing beside its largest one is 0."""
+    """Return how many different values each row has, less one: [rows, 1].
+
+    Values count as the same if their distance is negligible beside the largest one of the row.
+    """
     ordered = np.sort(rows, axis=1)
     close = np.maximum(_ROUNDING * np.abs(ordered).max(1, keepdims=True, initial=0), rounding.max())
     apart = np.diff(ordered, axis=1) > close
@@ -153,14 +162,14 @@ def _distinct(rows: Rows, rounding: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class _Check:
-    """Differences, [units, numbers]: one row per pair; ``text`` says what is wrong, # is the place."""
+    """Differences, [units, numbers], one row per pair; ``text`` says what is wrong, with # for the place."""
 
     text: str
     differences: Rows
 
 
 def _first(checks: Iterator[_Check], chance: float, shape: Sequence[int]) -> str:
-    """The text of the number furthest beyond what ``chance`` allows in all checks; empty if none is."""
+    """Return the text for the number furthest beyond what ``chance`` allows; empty if none is beyond."""
     every = [one for one in checks if one.differences.size]
     count = sum(one.differences.shape[1] for one in every)
     limit = math.sqrt(2 * math.log(2 * count / chance)) if count else 0.0
@@ -182,7 +191,7 @@ def _first(checks: Iterator[_Check], chance: float, shape: Sequence[int]) -> str
 
 
 def _by_element(side: _Scores) -> Iterator[_Check]:
-    """Every element's location, spread and commonest value; then all of them at once."""
+    """Check every element's location, spread and most common value; then all elements together."""
     location, spread = side.got - side.want, np.abs(side.got) - np.abs(side.want)
     yield _Check("element # has other values than eager's", location)
     yield _Check("element # has another spread than eager's", spread)
@@ -194,13 +203,19 @@ def _by_element(side: _Scores) -> Iterator[_Check]:
 
 
 def _learned(differences: Rows) -> Rows:
-    """The second half of the rows along the mean of the first, which may show what no element shows."""
+    """Project the second half of the rows onto the mean of the first half.
+
+    This may show a difference that no single element shows.
+    """
     half = len(differences) // 2
     return differences[half:] @ differences[:half].mean(0)[:, None]
 
 
 def _by_distance(side: _Scores) -> Iterator[_Check]:
-    """Elements of one repeat that are a fixed number of places apart."""
+    """Check how elements of one repeat depend on those a fixed number of places away.
+
+    Also check how many different values a repeat has.
+    """
     got, want = (one[:, :_COLUMNS] for one in (side.got, side.want))
     apart = slice(1, got.shape[1])
     yield _Check(
@@ -213,7 +228,10 @@ def _by_distance(side: _Scores) -> Iterator[_Check]:
 
 
 def _by_repeat(side: _Scores) -> Iterator[_Check]:
-    """Successive repeats, each element with all others: of twins, of neighbors, of runs."""
+    """Check how successive repeats depend on each other, each element with all others.
+
+    The pairs are the two calls of one run, neighboring calls of two runs, and the same call in two runs.
+    """
     got, want = (one[:, :_COLUMNS] for one in (side.got, side.want))
     rows = np.arange(len(got))
     starts = (rows[:-1:2], rows[1:-1:2], rows[(rows % 4 < 2) & (rows + 2 < len(rows))])
@@ -225,13 +243,16 @@ def _by_repeat(side: _Scores) -> Iterator[_Check]:
 
 
 def _products(left: Rows, right: Rows) -> Rows:
-    """For each row Σ left_j · right_(j+s) at every distance s: 0, 1, … and then those below 0."""
+    """Return Σ left_j · right_(j+s) for each row and every distance s: first 0, 1, …, then negative ones."""
     size = 2 * left.shape[1]
     return np.fft.irfft(np.conj(np.fft.rfft(left, size)) * np.fft.rfft(right, size), size)
 
 
 def _between_elements(sides: Sequence[_Scores]) -> Iterator[_Check]:
-    """Pairs of elements, of one result or of two, weighted by how the first half of the repeats has them."""
+    """Check pairs of elements, of one result or of two.
+
+    The weight of each pair is how much its product differs in the first half of the repeats.
+    """
     share = max(_PAIRED // len(sides), 1)
     got = np.hstack([one.got[:, :share] for one in sides])
     want = np.hstack([one.want[:, :share] for one in sides])

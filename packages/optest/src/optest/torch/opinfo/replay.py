@@ -1,4 +1,4 @@
-"""A failing sample again: run alone, made small, and as a script that shows it by itself."""
+"""Runs a failing sample again: alone, shrunk, or as a self-contained script."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Shrunk:
 
 
 def write_script(result: CaseResult, chosen: str | None, file: Path, *, timeout: float = 30.0) -> str:
-    """Shrink a recorded sample, and write a script that runs what is left; says what that is.
+    """Shrink a recorded sample and write a script that runs the result; return a text that describes it.
 
-    ``chosen`` is a driver's name; None for the one that the record names. Raises :class:`UsageError` if the
-    sample does not fail there, and :class:`ReportError` if ``file`` cannot be written.
+    ``chosen`` is the name of a driver; None means the driver in the record. Raises :class:`UsageError` if
+    the sample does not fail there, and :class:`ReportError` if ``file`` cannot be written.
     """
     driver = backend_manager.select(chosen or str(result.backend["name"]), result.backend["chip"])
     if not isinstance(driver, CallDriver):
@@ -56,16 +56,19 @@ def write_script(result: CaseResult, chosen: str | None, file: Path, *, timeout:
 
 
 def shrink(request: Request, driver: CallDriver, *, timeout: float = 30.0) -> Shrunk:
-    """The smallest tensors found on which a sample ends as it does; ``timeout`` is for one attempt.
+    """Return the sample with the smallest tensors found that fail with the same status.
 
-    Raises :class:`UsageError` if it does not fail.
+    ``timeout`` limits one attempt, in seconds. Raises :class:`UsageError` if the sample does not fail.
     """
     with attempts_on(driver, timeout) as attempts:
         return _Search(request, attempts).run()
 
 
 class _Search:
-    """Greedy: tensors that fail the same way become the best, until none does or time is up."""
+    """A greedy search: smaller tensors that still fail the same way replace the best ones so far.
+
+    It ends when no candidate fails or the time is up.
+    """
 
     def __init__(self, request: Request, attempts: Attempts) -> None:
         self._attempts = attempts
@@ -77,13 +80,13 @@ class _Search:
         self._best = Shrunk(replace(request, tensors=tensors), found)
 
     def run(self) -> Shrunk:
-        if not self._plain:  # what has no strides is neither cut nor written out
+        if not self._plain:  # tensors without strides can be neither cut nor written out
             return replace(self._best, request=replace(self._best.request, tensors=None))
         smallest(self._best.request.tensors or (), self._accept)
         return self._best
 
     def _accept(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether tensors fail as the original ones do; then they are the best ones."""
+        """Whether the tensors fail like the original ones; if so, they become the best ones."""
         if not self._attempts.left:
             return False
         request = replace(self._best.request, tensors=tuple(tensors))
@@ -95,7 +98,7 @@ class _Search:
 
 
 def _request(result: CaseResult, driver: CallDriver) -> Request:
-    """A recorded sample as a task on ``driver``."""
+    """Return a recorded sample as a task on ``driver``."""
     assert result.origin is not None, "the record of a suite's case says where it comes from"
     if not isinstance(result.origin.sample, int):
         raise UsageError(

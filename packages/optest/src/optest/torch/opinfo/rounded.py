@@ -1,8 +1,9 @@
-"""How far rounding alone takes each element of a result: runs of eager PyTorch with other roundings.
+"""The error that rounding alone explains in each element, measured by running eager PyTorch repeatedly.
 
-Eager's result is one draw of its roundings. Where a call amplifies them, as a softmax of scores in the
-hundreds does, it can happen to be close to the truth, and twice its error is no measure then. Not here: how
-values are moved (``optest.torch.roundings``), and what follows from it (``verdict``).
+Each run rounds in another way. Eager's own result is only one such draw: where a call amplifies rounding
+errors, as a softmax of scores in the hundreds does, that result may be close to the truth by chance. Twice
+its error would then be too strict a limit. Not here: how values are changed (``optest.torch.roundings``),
+and what follows from the errors (``verdict``).
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ Errors = NDArray[np.float64]
 
 _RUNS = 32
 _SLACK = 2.0
-"""An element may be off by so many times what the runs' are at most."""
+"""An element's error may be this many times the largest error of the runs there."""
 
 
 def rounding_errors(case: Case, truths: Sequence[Tensor | None]) -> list[Errors | None]:
-    """For each result the largest errors that rounding explains; None where no run measures them.
+    """Return, for each result, the largest errors that rounding explains; None where no run measures them.
 
-    A run that is off by more than the square root of a rounding, relative to the largest element, does not
-    count: a rounding decided there which of several results is computed, or the call amplifies
-    roundings so much that no result says anything.
+    A run does not count if its error exceeds the square root of a rounding, relative to the largest element.
+    Either a rounding decided there which of several results is computed, or the call amplifies roundings so
+    much that no result is meaningful.
     """
     runs = [run for seed in range(_RUNS) if (run := _run(case, seed)) is not None]
     found: list[Errors | None] = []
@@ -44,7 +45,7 @@ def rounding_errors(case: Case, truths: Sequence[Tensor | None]) -> list[Errors 
 
 
 def _run(case: Case, seed: int) -> list[Tensor] | None:
-    """What eager gives with other roundings; None where it cannot run so."""
+    """Return eager's results with other roundings; None if it cannot run that way."""
     roundings = OtherRoundings(seed)
 
     def started(tensor: Tensor) -> Tensor:
@@ -60,7 +61,10 @@ def _run(case: Case, seed: int) -> list[Tensor] | None:
 
 
 def _errors(run: Tensor, truth: Tensor) -> Errors | None:
-    """The errors of a run's result, NaN and infinities as 0; None if they are not those of rounding."""
+    """Return the errors of a run's result; None if they are too large to come from rounding.
+
+    Where the true value is NaN or infinite, the error is 0.
+    """
     if run.shape != truth.shape or not is_rounded(run):
         return None
     wide, exact = to_array(run.to(truth.dtype)), to_array(truth)

@@ -21,19 +21,19 @@ WIDER = {
     torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
-"""The dtype that a dtype's results are judged in."""
+"""The wider dtype in which results of a dtype are judged."""
 
 _TENSOR = object()
-"""Stands for a tensor among the leaves of arguments."""
+"""A placeholder for a tensor among the leaves of the arguments."""
 _NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A callable and its arguments; ``then`` is applied to what it returns.
+    """A callable with its arguments; ``then`` is applied to its result.
 
-    ``function()`` takes the tensors among the arguments, in order, and gives the tensors
-    and numbers among the results.
+    The function that ``function()`` returns takes the tensors among the arguments, in order,
+    and returns the tensors and numbers among the results.
     """
 
     target: Callable[..., Any]
@@ -51,7 +51,7 @@ class Bound:
         return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
 
     def on(self, tensors: Sequence[Tensor]) -> Bound:
-        """The same with other tensors among its arguments."""
+        """Return the call with its tensors replaced by ``tensors``, in order."""
         leaves, spec = tree_flatten((tuple(self.args), dict(self.kwargs)))
         feed = iter(tensors)
         filled = [next(feed) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
@@ -59,7 +59,7 @@ class Bound:
         return replace(self, args=args, kwargs=kwargs)
 
     def function(self, *, wide: bool = False) -> Function:
-        """The call as a function of its tensors; ``wide``: asked for wider dtypes throughout."""
+        """Return the call as a function of its tensors; ``wide`` widens the dtypes among its arguments."""
         leaves, spec = tree_flatten((tuple(self.args), dict(self.kwargs)))
         fixed = [_TENSOR if isinstance(leaf, Tensor) else _widened(leaf, wide) for leaf in leaves]
         target, then = self.target, self.then
@@ -75,7 +75,7 @@ class Bound:
 
 
 def tensors_of(result: Any) -> list[Tensor]:
-    """The tensors in a result, dense; numbers in it as 0-d tensors."""
+    """Return the tensors in a result as dense tensors, and the numbers in it as 0-d tensors."""
     found = []
     for leaf in tree_leaves(result):
         if isinstance(leaf, Tensor):
@@ -88,7 +88,10 @@ def tensors_of(result: Any) -> list[Tensor]:
 
 
 def resized(tensors: Sequence[Tensor], dims: Iterable[tuple[int, int]], size: int) -> list[Tensor]:
-    """The tensors with dimensions, each given by tensor and dimension, cut or repeated to ``size``."""
+    """Return the tensors with the dimensions ``dims`` cut or repeated to ``size``.
+
+    Each of ``dims`` is the index of a tensor and one of its dimensions.
+    """
     found = list(tensors)
     for place, dim in dims:
         old = found[place]
@@ -97,13 +100,13 @@ def resized(tensors: Sequence[Tensor], dims: Iterable[tuple[int, int]], size: in
 
 
 def widened(tensor: Tensor) -> Tensor:
-    """The tensor in the dtype that its results are judged in."""
+    """Return the tensor in the wider dtype of ``WIDER``, or unchanged if there is none."""
     wider = WIDER.get(tensor.dtype)
     return tensor if wider is None else tensor.to(wider)
 
 
 def note_of(tensors: Sequence[Tensor]) -> str:
-    """What is special about a sample: ``empty``, ``0-d``, ``size-1``, ``broadcast``, ``no tensor``."""
+    """Return what is special about a sample: ``empty``, ``0-d``, ``size-1``, ``broadcast``, ``no tensor``."""
     if not tensors:
         return "no tensor"
     notes = []

@@ -1,4 +1,4 @@
-"""A run of one of PyTorch's suites: the groups of a selection as tasks on a driver, or a sample again."""
+"""Runs one of PyTorch's suites: the groups of a selection as tasks on a driver, or one sample again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..internals import need_torch
 from .groups import Selection
 
 _TURN = 96
-"""Cases of a task at most."""
+"""The largest number of cases in a task."""
 
 
 def run_suite(
     selection: Selection, options: RunOptions, *, terminal: bool = True, color: bool = True
 ) -> Outcome:
-    """Plan and run a suite on the driver of ``options``, which say how, and where results go.
+    """Plan and run a suite as ``options`` say: on their driver, with results sent where they name.
 
     Raises :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
     """
@@ -56,9 +56,9 @@ def run_suite(
 
 
 def replay_sample(recorded: CaseResult, places: Mapping[str, Any], *, terminal: bool = True) -> Outcome:
-    """Run the sample of a record again, or the group that it stands for.
+    """Run the sample of a record again, or the whole group if the record stands for one.
 
-    ``places`` are fields of :class:`RunOptions`; without a backend it is the record's own.
+    ``places`` are fields of :class:`RunOptions`; if they name no backend, the record's own is used.
     """
     assert recorded.origin is not None, "the record of a suite's case says where it comes from"
     sample = recorded.origin.sample
@@ -76,9 +76,10 @@ def replay_sample(recorded: CaseResult, places: Mapping[str, Any], *, terminal: 
 
 
 def sample_script(recorded: CaseResult, backend: str | None, file: Path) -> str:
-    """Shrink the sample of a record, and write a script that shows what is left; says what that is.
+    """Shrink the sample of a record, write a script that shows the result, and return its description.
 
-    It runs on the record's own backend if none is named; raises :class:`UsageError` if it passes there.
+    The sample runs on the record's own backend if none is named. Raises :class:`UsageError` if it
+    passes there.
     """
     need_torch("a suite of PyTorch's")
     from .replay import write_script

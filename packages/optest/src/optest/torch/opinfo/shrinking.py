@@ -1,6 +1,6 @@
-"""Tensors made small: the smallest shapes and simplest values that still fail, and how a script writes them.
+"""Shrinks tensors to the smallest shapes and simplest values that still fail, and writes them as code.
 
-Not here: what fails on them.
+Not here: the call that fails on them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .samples import resized
 Tensor = torch.Tensor
 
 _WRITTEN_OUT = 256
-"""Elements up to which a tensor is written as numbers."""
+"""The largest number of elements of a tensor that is written out as numbers."""
 
 
 def smallest(
     tensors: Sequence[Tensor], still_fails: Callable[[Sequence[Tensor]], bool]
 ) -> tuple[Tensor, ...]:
-    """Greedy: tensors that still fail become the best ones, until none do that are smaller or simpler."""
+    """Replace the tensors greedily by smaller and simpler ones that still fail; return the last ones."""
     search = _Search(tuple(tensors), still_fails)
     while any(search.accept(one) for one in search.smaller()):
         pass
@@ -32,7 +32,7 @@ def smallest(
 
 
 class _Search:
-    """The best tensors so far."""
+    """A search that holds the best tensors so far."""
 
     def __init__(self, best: tuple[Tensor, ...], still_fails: Callable[[Sequence[Tensor]], bool]) -> None:
         self.best, self._still_fails = best, still_fails
@@ -44,7 +44,7 @@ class _Search:
         return True
 
     def smaller(self) -> Iterator[Sequence[Tensor]]:
-        """Each size everywhere at once, then each single dimension, made smaller."""
+        """Yield smaller tensors: each size reduced in all its dimensions, then single dimensions reduced."""
         tensors = self.best
         dims = [(place, dim) for place, one in enumerate(tensors) for dim in range(one.dim())]
         sizes = sorted({tensors[place].shape[dim] for place, dim in dims} - {0, 1}, reverse=True)
@@ -55,7 +55,7 @@ class _Search:
                 yield resized(tensors, chosen, size)
 
     def simplify(self, place: int) -> None:
-        """Elements of one tensor to 0, else to 1, in ever smaller pieces."""
+        """Set elements of one tensor to 0, or else to 1, in smaller and smaller pieces."""
         size = piece = self.best[place].numel()
         while piece:
             for start in range(0, size, piece):
@@ -74,7 +74,7 @@ class _Search:
 
 
 def literal(tensor: Tensor) -> str:
-    """``tensor`` as an expression that gives its dtype, shape, strides and values."""
+    """Return a Python expression for ``tensor`` with its dtype, shape, strides and values."""
     dense = tensor.detach().contiguous()
     if dense.numel() <= _WRITTEN_OUT:
         values = f"torch.tensor({dense.reshape(-1).tolist()!r}, dtype={tensor.dtype})"

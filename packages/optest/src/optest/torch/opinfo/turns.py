@@ -1,8 +1,9 @@
-"""The phase ``automatic_dynamic``: one function called in turn with other sizes; what is seen of each call.
+"""The phase ``automatic_dynamic``: calls one compiled function several times with different sizes.
 
-PyTorch compiles the first call for its own sizes and a later one with symbols for the sizes and
-numbers that changed. Each call must give eager's values, dtypes and strides, and results that share
-memory with the same inputs and results. Not here: how a driver runs the calls (``answer_in_turn``).
+PyTorch compiles the first call for fixed sizes. It compiles a later call with symbols for the sizes
+and numbers that changed. Each call must return eager's values, dtypes and strides, and its results must
+share memory with the same inputs and results as eager's. Not here: how a driver runs the calls
+(``answer_in_turn``).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from .samples import Bound, resized, tensors_of
 from .verdict import Fields, array_of, by_form, by_value, mismatch
 
 CALLS = 3
-"""Calls of one compiled function."""
+"""How often one compiled function is called."""
 
 
 def by_turns(driver: CallDriver, group: Group, cases: Sequence[Case], kind: str) -> Iterator[Fields]:
-    """The fields of each case's record; ``kind`` is the class of its entry."""
+    """Run each case and yield the fields of its record; ``kind`` is the class of the cases' entry."""
     every = [one.make() for one in planned(group)] if cases else []
     for case in cases:
         turns = series(case, _peers(case, every))
@@ -47,7 +48,10 @@ def by_turns(driver: CallDriver, group: Group, cases: Sequence[Case], kind: str)
 
 
 def series(case: Case, peers: Sequence[Case]) -> list[Case]:
-    """``case`` and calls with other sizes: peers as they are, then peers and the case itself resized."""
+    """Return ``case`` followed by cases with other sizes, ``CALLS`` in all if there are that many.
+
+    Peers are taken as they are first; then resized copies of the peers and of ``case``.
+    """
     found = [case]
     seen = {_sizes(case)}
     for one in _candidates([*peers, case]):
@@ -67,13 +71,13 @@ def _candidates(cases: Sequence[Case]) -> Iterator[Case]:
 
 
 def _sizes(case: Case) -> tuple[Any, ...]:
-    """What symbols stand for: sizes of tensors or, if no tensor has a size, numbers."""
+    """Return what PyTorch's symbols stand for: the shapes of the tensors or, if all are 0-d, the numbers."""
     shapes = tuple(tuple(one.shape) for one in case.call.tensors)
     return shapes if any(shapes) else tuple(leaf for leaf in case.bound.leaves if _is_number(leaf))
 
 
 def _peers(case: Case, every: Sequence[Case]) -> list[Case]:
-    """The samples that differ from ``case`` in nothing but sizes and numbers; those after it first."""
+    """Return the samples that differ from ``case`` only in sizes and numbers, those after it first."""
     ordered = [*every[case.number + 1 :], *every[: case.number]]
     structure = _structure(case.bound)
     return [one for one in ordered if not one.skipped and _structure(one.bound) == structure]
@@ -98,9 +102,9 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _resized(case: Case) -> Iterator[Case]:
-    """The case with each of its sizes, and then each single dimension, a little smaller or larger.
+    """Yield the case with a size changed by 1 or 2: each size in all its dimensions, then single dimensions.
 
-    Slices come first: leading parts of positive definite matrices are positive definite.
+    Smaller sizes come first, because a leading part of a positive definite matrix is positive definite.
     """
     tensors = case.call.tensors
     if any(one.layout is not torch.strided or one.is_quantized for one in tensors):
@@ -117,13 +121,13 @@ def _resized(case: Case) -> Iterator[Case]:
 
 
 def _remade(case: Case, dims: Iterable[tuple[int, int]], size: int) -> Case | None:
-    """The case with these dimensions of its tensors cut or repeated to ``size``; None if eager refuses."""
+    """Return the case with the given dimensions cut or repeated to ``size``; None if eager refuses it."""
     tensors = resized(case.call.tensors, dims, size)
     call = replace(case.call, tensors=tuple(tensors))
     given = call.map(copied)
     try:
         expected = [one.detach() for one in evaluate(given)]
-    except Exception:  # noqa: BLE001  # whatever eager raises: it takes other sizes, or none
+    except Exception:  # noqa: BLE001  # eager may refuse these sizes with any exception
         return None
     if len(expected) != len(case.expected):
         return None
@@ -135,7 +139,7 @@ def _remade(case: Case, dims: Iterable[tuple[int, int]], size: int) -> Case | No
 
 
 def _judged(driver: CallDriver, turns: Sequence[Case], kind: str) -> Fields:
-    """The first turn that differs from eager, or the last one."""
+    """Return the fields for the first call that differs from eager's, or for the last one if none does."""
     bound = turns[0].bound
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -178,7 +182,7 @@ def _asked(driver: CallDriver, function: Any, arguments: Sequence[tuple[Any, Any
 
 
 def _seen(turn: Case, given: Sequence[Tensor], found: Sequence[Tensor], kind: str) -> Fields:
-    """One call beside eager's: values and dtypes, then inputs, strides and shared memory."""
+    """Compare one call with eager's: values and dtypes, then inputs, strides and shared memory."""
     loose = kind == "uninitialised" or (kind == "random" and is_random(turn))
     fields = (by_form if loose else by_value)(turn, found)
     if fields["status"] is not Status.PASSED or turn.formed:
@@ -196,7 +200,10 @@ def _seen(turn: Case, given: Sequence[Tensor], found: Sequence[Tensor], kind: st
 
 
 def unlike(ours: Sequence[Tensor], eager: Sequence[Tensor], inputs: int) -> str:
-    """What differs in strides and shared memory; the first ``inputs`` tensors are inputs. Empty: nothing."""
+    """Return the first difference in strides or shared memory; empty if there is none.
+
+    The first ``inputs`` tensors of ``ours`` and ``eager`` are the inputs, the others the results.
+    """
     names = [f"input{n}" for n in range(inputs)] + [f"output{n}" for n in range(len(ours) - inputs)]
     for name, one, other, first, wanted in zip(
         names, ours, eager, sharing(ours), sharing(eager), strict=True
@@ -213,7 +220,7 @@ def unlike(ours: Sequence[Tensor], eager: Sequence[Tensor], inputs: int) -> str:
 
 
 def sharing(tensors: Sequence[Tensor]) -> list[int | None]:
-    """For each tensor the place of the first one before it that has the same memory."""
+    """Return, for each tensor, the index of the first earlier tensor with the same memory, or None."""
     first: dict[int, int] = {}
     found: list[int | None] = []
     for place, one in enumerate(tensors):
@@ -228,7 +235,7 @@ def _in_memory(tensor: Tensor) -> bool:
 
 
 def _strides(tensor: Tensor) -> list[int]:
-    """Those that say where elements are: not of a single one, and not of none."""
+    """Return the strides of dimensions longer than 1; none if the tensor is empty. Others have no effect."""
     if not tensor.numel():
         return []
     return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]

@@ -1,4 +1,4 @@
-"""The values of a failing sample as text, for people who look at its record."""
+"""The values of a failing sample as text, for people who read its record."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 from .phases import Case
 
 _ELEMENTS = 24
-"""Elements that are shown of a tensor."""
+"""How many elements of a tensor are shown."""
 _MOST = 2000
-"""Characters of the whole text."""
+"""The largest length of the whole text, in characters."""
 
 
 def values_of(case: Case) -> str:
-    """A line for each tensor that goes in, and for each that eager PyTorch gives."""
+    """Return a text with a line for each input tensor and for each tensor that eager PyTorch returns."""
     lines = [f"input{place} = {_shown(one)}" for place, one in enumerate(case.call.tensors)]
     lines += [f"expected{place} = {_shown(one)}" for place, one in enumerate(case.expected)]
     text = "\n".join(lines)
@@ -21,7 +21,7 @@ def values_of(case: Case) -> str:
 
 
 def _shown(tensor: Tensor) -> str:
-    """Dtype, shape and the first elements, as nobody's settings of printing change them."""
+    """Return dtype, shape and first elements as text that does not depend on PyTorch's print options."""
     form = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
     try:
         first = tensor.detach().flatten()[:_ELEMENTS].tolist()

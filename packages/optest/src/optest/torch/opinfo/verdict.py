@@ -1,7 +1,7 @@
-"""The verdict on one answer, beside eager PyTorch's: by value, by form, or by what must be raised.
+"""The verdict on one answer: compares its values, its form or its error with eager PyTorch's.
 
-Arrays are compared by ``optest.core.comparator``; this module only says with what. Not
-here: random entries (``distribution``).
+``optest.core.comparator`` compares the arrays; this module only chooses what they are compared
+with. Not here: random entries (``distribution``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Fields = dict[str, Any]
 
 
 def by_value(case: Case, outputs: Sequence[Any], *, exact: bool = False) -> Fields:
-    """Every output against eager's; the wider result decides where the tolerance is missed."""
+    """Compare every output with eager's; where the tolerance is missed, the wider result decides."""
     if len(outputs) != len(case.expected):
         return mismatch(f"{len(outputs)} results; there must be {len(case.expected)}")
     truths = [None] * len(outputs) if exact else _truths(case)
@@ -57,17 +57,17 @@ def by_value(case: Case, outputs: Sequence[Any], *, exact: bool = False) -> Fiel
 
 
 def _excused(found: Comparison) -> bool:
-    """Whether errors of a narrow float pass by the largest error of the whole result."""
+    """Whether a narrow float passed only because of the largest error of the whole result."""
     return found.passed_by == "accuracy" and is_narrow(np.dtype(found.dtype))
 
 
 def _missed(found: Comparison) -> bool:
-    """Whether a float of at least 32 bits is further from the wider result than twice eager's error."""
+    """Whether a float of at least 32 bits misses the wider result by more than twice eager's error."""
     return not found.passed and found.accuracy is not None and not is_narrow(np.dtype(found.dtype))
 
 
 def by_form(case: Case, outputs: Sequence[Any]) -> Fields:
-    """Shape, dtype and, of strided tensors, strides: all that is determined of memory that nobody wrote."""
+    """Compare shapes and dtypes, which are all that is determined if the memory was never written."""
     if len(outputs) != len(case.expected):
         return mismatch(f"{len(outputs)} results; there must be {len(case.expected)}")
     for place, (got, want) in enumerate(zip(outputs, case.expected, strict=True)):
@@ -79,7 +79,7 @@ def by_form(case: Case, outputs: Sequence[Any]) -> Fields:
 
 
 def by_error(case: Case, answer: Answer) -> Fields:
-    """The exception, or one of those that caused it, has the type and message that eager's has."""
+    """Pass if the exception, or one in its cause chain, has the type and message that the case requires."""
     assert case.raises is not None
     kind, pattern = case.raises
     wanted = f"{kind.__name__} that matches {pattern!r}"
@@ -94,7 +94,7 @@ def by_error(case: Case, answer: Answer) -> Fields:
 
 
 def told(found: Sequence[Comparison]) -> Fields:
-    """Comparisons as fields of a record."""
+    """Return the comparisons as fields of a record."""
     comparisons = tuple({"output": f"output{place}", **one.to_dict()} for place, one in enumerate(found))
     failures = [(place, one) for place, one in enumerate(found) if not one.passed]
     if not failures:
@@ -110,7 +110,7 @@ def mismatch(reason: str) -> Fields:
 
 
 def array_of(value: Any) -> NDArray[Any]:
-    """A tensor or array as an array; complex32 as pairs of float16, since NumPy has no such dtype."""
+    """Return a tensor or array as an array; complex32 becomes pairs of float16, since NumPy lacks it."""
     if not isinstance(value, Tensor):
         return np.asarray(value)
     if not has_memory(value):
@@ -119,7 +119,7 @@ def array_of(value: Any) -> NDArray[Any]:
 
 
 def _truths(case: Case) -> Sequence[Tensor | None]:
-    """Eager's results in wider dtypes; None where there are none to judge by."""
+    """Return eager's results in wider dtypes; None for a result that has no usable wider one."""
     if not any(one.dtype in WIDER for one in case.expected):
         return [None] * len(case.expected)
     try:
@@ -144,9 +144,9 @@ def _compared(
     *,
     apiece: bool = False,
 ) -> Comparison:
-    """The comparison; both errors against a wider result are in it, whatever the verdict rests on.
+    """Compare one output; include both errors against the wider result even if the verdict needs none.
 
-    Errors up to ``bound`` are excused; ``apiece``: elements are judged by eager's error at each.
+    Errors up to ``bound`` are excused. With ``apiece``, each element is judged by eager's error there.
     """
     actual, expected = array_of(got), array_of(want)
     if exact:

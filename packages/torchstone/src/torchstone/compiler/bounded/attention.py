@@ -15,7 +15,7 @@ from .sizes import NoForm, Trace
 
 @rule("scaled_dot_product_attention")
 def attention(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    """Padded keys are hidden. Padded queries and batches make padded results."""
+    """Mask padded keys. The results of padded queries and batches are padding themselves."""
     query, key, value, mask = (given[name] for name in ("query", "key", "value", "attn_mask"))
     if any(one.meta["val"].ndim - 1 in trace.dims(one) for one in (query, key, value)):
         raise NoForm("the width of its heads depends on values")
@@ -31,7 +31,7 @@ def attention(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
         seen = seen & trace.values[mask]
     elif mask is not None:
         seen = torch.where(seen, trace.values[mask], -math.inf)
-    # Padding may be NaN, which a weight of zero does not take out.
+    # Padding may be NaN, and NaN times a weight of zero is still NaN.
     return called(
         trace,
         node,

@@ -1,9 +1,9 @@
-"""Calls of operators on padded tensors: the table of rules, and what needs none.
+"""Calls operators on padded tensors: the table of rules, and the operators that need no rule.
 
-Padding lies at the end of a dimension, and its values are arbitrary. Most operators compute each element of
-their result from the same place of their operands, and are called as they are. Rules are for the others:
-those that reduce, sort, multiply matrices, read or write by indices, or join tensors. An operator without a
-rule raises :class:`~.sizes.NoForm`, unless none of its tensors is padded.
+Padding is at the end of a dimension, and its values are arbitrary. Most operators compute each element of
+their result from the same place of their operands, and are called as they are. The others need rules:
+those that reduce, sort, multiply matrices, read or write by indices, or join tensors. Any other operator
+raises :class:`~.sizes.NoForm`, unless none of its tensors is padded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Tensor = torch.Tensor
 Rule = Callable[[Trace, Node, Mapping[str, Any]], Any]
 
 RULES: dict[str, Rule] = {}
-"""By the name of the operator, without ``aten::`` and overload. Arguments come by name, nodes as they are."""
+"""Rules by operator name, without ``aten::`` and overload. A rule gets its arguments by name, as nodes."""
 
 
 def rule(names: str) -> Callable[[Rule], Rule]:
-    """Make a function the rule of these operators, whose names are separated by spaces."""
+    """Register a function as the rule for these operators; ``names`` are separated by spaces."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names.split(), function))
@@ -39,7 +39,7 @@ def rule(names: str) -> Callable[[Rule], Rule]:
 
 
 def call(trace: Trace, node: Node) -> Any:
-    """What stands for ``node``: the result of its call on padded tensors."""
+    """Return the result of the call of ``node`` on padded tensors."""
     if node.target is operator.getitem:
         return trace.values[node.args[0]][node.args[1]]  # type: ignore[index]
     if isinstance(node.target, HigherOrderOperator):
@@ -61,7 +61,7 @@ def call(trace: Trace, node: Node) -> Any:
 
 
 def call_with_subgraphs(trace: Trace, node: Node) -> Any:
-    """The result of an operator such as ``cond``. Its operands and results have no padding."""
+    """Return the result of an operator such as ``cond``, whose operands and results must have no padding."""
     if any(unknown_in(one.meta.get("val")) for one in (node, *node.all_input_nodes)):
         raise NoForm("sizes or numbers that depend on values enter or leave its subgraphs")
 
@@ -104,13 +104,13 @@ def run_nodes(trace: Trace, module: GraphModule, inputs: Mapping[Node, Any]) -> 
                 trace.values[node] = call(trace, node)
             except NoForm as error:
                 raise NoForm(str(error.args[0]), node) from error
-            except Exception as error:  # whatever PyTorch raises, it is about this call
+            except Exception as error:  # PyTorch may raise anything for this call
                 said = next(iter(str(error).splitlines()), "")
                 raise NoForm(f"its padded form fails: {type(error).__name__}: {said}", node) from error
 
 
 def is_known_number(node: Node) -> bool:
-    """Whether the node computes a number from sizes, which PyTorch's symbols say."""
+    """Whether the node computes a number from sizes, so that PyTorch's symbols give its value."""
     return is_symbolic_number(node) and node.target is not torch.ops.aten._local_scalar_dense.default
 
 
@@ -126,7 +126,7 @@ def is_unknown_number(node: Node) -> bool:
 
 
 def called(trace: Trace, node: Node, **replaced: Any) -> Any:
-    """The operator of ``node`` on what its arguments have become, apart from those that are ``replaced``."""
+    """Call the operator of ``node`` on the padded values of its arguments, except those in ``replaced``."""
     target: Any = node.target
     given = bind_schema(target, node.args, node.kwargs)
     kinds = {one.name: str(one.type) for one in schema_of(target).arguments}
@@ -136,7 +136,7 @@ def called(trace: Trace, node: Node, **replaced: Any) -> Any:
     }
     keywords = {one.name for one in schema_of(target).arguments if one.kwarg_only}
     positional = [value for name, value in made.items() if name not in keywords]
-    # A count in the place of a number: another overload takes it.
+    # If a count takes the place of a number, another overload must take it.
     counts = any("number" in kinds[name] and isinstance(value, Tensor) for name, value in made.items())
     function = target.overloadpacket if counts else target
     try:
@@ -162,7 +162,7 @@ def _argument(trace: Trace, value: Any, kind: str) -> Any:
 
 
 def _check_shapes(trace: Trace, node: Node, result: Any) -> None:
-    """A defence: the padded result is as large as PyTorch's shape says."""
+    """Raise :class:`NoForm` if the padded result does not have the padded sizes of PyTorch's shape."""
     pairs = [(result, node.meta.get("val"))]
     if isinstance(result, (tuple, list)):
         pairs = list(zip(result, node.meta["val"], strict=True))
@@ -189,7 +189,7 @@ _BY_ROWS = _names("""
     convolution avg_pool2d max_pool2d_with_indices _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d
     _native_batch_norm_legit_no_training pixel_shuffle grid_sampler_2d
 """)
-"""Each row of the result depends on the same row of the first operand, and on whole other operands."""
+"""Operators whose result rows depend on the same row of the first operand, and on all of the others."""
 
 
 def _is_plain(node: Node, name: str) -> bool:

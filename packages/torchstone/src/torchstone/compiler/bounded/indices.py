@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def places_of(mask: Tensor, bound: Any) -> list[Tensor]:
-    """The indices of the elements that ``mask`` selects along each dimension, then padding."""
+    """Return the indices of the elements that ``mask`` selects, per dimension, padded to ``bound``."""
     flat = selected_rows(torch.arange(mask.numel()), mask.flatten(), bound)
     places = []
     for size in reversed(mask.shape):
@@ -27,7 +27,7 @@ def places_of(mask: Tensor, bound: Any) -> list[Tensor]:
 
 
 def indices_in(trace: Trace, of: Node, indices: Sequence[Any]) -> list[Tensor | None]:
-    """Indices without those of padding, and from the end of what is real where they are negative."""
+    """Return indices with padding set to 0, and with negative ones counted from the end of real elements."""
     return [
         one if one is None or isinstance(one, Tensor) else places_in(trace, of, dim, one)
         for dim, one in enumerate(indices)
@@ -35,7 +35,7 @@ def indices_in(trace: Trace, of: Node, indices: Sequence[Any]) -> list[Tensor | 
 
 
 def places_in(trace: Trace, of: Node, dim: int, index: Node) -> Tensor:
-    """An index along ``dim`` of a tensor, as :func:`indices_in` makes it."""
+    """Return an index along ``dim`` of a tensor, adjusted as in :func:`indices_in`."""
     places: Tensor = trace.filled(index, 0)
     expr = trace.dims(of).get(dim)
     return places if expr is None else torch.where(places < 0, places + trace.count(expr), places)
@@ -63,7 +63,7 @@ def write(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
         if any(trace.dims(one) for one in node.all_input_nodes if one is not target):
             raise NoForm("its source is longer than its index")
         return called(trace, node, index=places)
-    # Padding is written into one more row, which is cut off.
+    # Padding is written into an extra row, which is then cut off.
     size = tensor.shape[dim]
     places = torch.where(places < 0, places + size, places)
     longer = torch.cat([tensor, _row_of_zeros(tensor, dim)], dim)
@@ -97,14 +97,14 @@ def index_put(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     first = next(dim for dim, one in enumerate(places) if one is not None)
     size = tensor.shape[first]
     inside = torch.where(places[first] < 0, places[first] + size, places[first])
-    places[first] = torch.where(real, inside, size)  # padding into one more row, which is cut off
+    places[first] = torch.where(real, inside, size)  # padding goes to an extra row, which is cut off
     longer = torch.cat([tensor, _row_of_zeros(tensor, first)], first)
     made = aten.index_put.default(longer, places, trace.values[values], given["accumulate"])
     return made.narrow(first, 0, size)
 
 
 def _most(trace: Trace, values: Node, mask: Tensor) -> Any:
-    """How many places a mask may select, as far as what is written there says it."""
+    """Return how many places a mask may select: the room in ``values`` if these have padding, else all."""
     padded = trace.dims(values)
     if not padded:
         return mask.numel()

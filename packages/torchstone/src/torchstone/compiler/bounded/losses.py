@@ -14,9 +14,9 @@ from .calls import called, is_operator, rule
 from .sizes import NoForm, Trace
 
 _SUM, _MEAN = 2, 1
-"""What the argument ``reduction`` means in ATen. 0 returns every loss."""
+"""Values of ATen's argument ``reduction``. With 0, all losses are returned."""
 _BY_ROWS = ("multi_margin_loss", "triplet_margin_loss", "cosine_embedding_loss")
-"""Those with one number for each row. The others have one for each element."""
+"""Losses with one number for each row. The others have one for each element."""
 
 
 @rule(
@@ -43,7 +43,7 @@ def loss(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
 
 @rule("nll_loss_forward nll_loss2d_forward cross_entropy_loss")
 def of_classes(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    """Padding has the class that counts for nothing."""
+    """Give padding the class ``ignore_index``, which the loss ignores."""
     source, target = given["self"], given["target"]
     if target.meta["val"].is_floating_point():
         raise NoForm("it takes probabilities of classes")

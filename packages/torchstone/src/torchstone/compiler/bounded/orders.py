@@ -1,4 +1,4 @@
-"""Rules for what depends on the order of elements: sorting, order statistics, and searching."""
+"""Rules for operators that depend on the order of elements: sorting, order statistics, and searching."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def topk(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) ->
         node, elements(trace, source, dims) >= given["k"], f"there are at least {given['k']} elements"
     )
     fill = least(dtype) if given["largest"] else last(dtype)
-    # A stable order: padding comes behind elements that equal it.
+    # The sort is stable, so padding comes after elements that equal it.
     found = torch.sort(
         trace.filled(source, fill, dims), dim=given["dim"], descending=given["largest"], stable=True
     )
@@ -43,7 +43,7 @@ def topk(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) ->
 
 @rule_over_padding("median nanmedian kthvalue")
 def order_statistic(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
-    """The element at a place of the sorted ones. NaN is sorted behind all numbers, and padding behind NaN."""
+    """Return the element at one position of the sorted elements: numbers, then NaN, then padding."""
     name, source = schema_of(node.target).name.removeprefix("aten::"), given["self"]
     dtype, whole = source.meta["val"].dtype, "dim" not in given
     if isinstance(given.get("k"), Node):
@@ -53,7 +53,7 @@ def order_statistic(trace: Trace, node: Node, given: Mapping[str, Any], dims: li
     if not whole or not dtype.is_floating_point:  # the median of no floats at all is NaN
         trace.require(node, number >= needed, f"it is of at least {needed} element(s)")
     tensor = trace.filled(source, last(dtype), dims)
-    # As many numbers as a row has, which are not NaN.
+    # How many real elements of each row are not NaN.
     numbers = ((tensor == tensor) & real).sum(dims, keepdim=True)
     at = {
         "median": torch.where(numbers < number, numbers, (number - 1) // 2),
@@ -69,7 +69,7 @@ def order_statistic(trace: Trace, node: Node, given: Mapping[str, Any], dims: li
 
 @rule_over_padding("mode")
 def mode(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
-    """The smallest of the most frequent elements, and its last position."""
+    """Return the smallest of the most frequent elements, and its last position."""
     source, (dim,) = given["self"], dims
     count = elements(trace, source, dims)
     trace.require(node, count > 0, "it is of at least one element")

@@ -1,4 +1,4 @@
-"""Rules for what takes elements together: reductions and products."""
+"""Rules for operators that combine elements: reductions and products."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Tensor = torch.Tensor
 
 
 def least(dtype: torch.dtype) -> Any:
-    """The smallest value of a real dtype."""
+    """Return the smallest value of a real dtype."""
     if dtype == torch.bool:
         return False
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
 def greatest(dtype: torch.dtype) -> Any:
-    """The largest value of a real dtype."""
+    """Return the largest value of a real dtype."""
     if dtype == torch.bool:
         return True
     return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 def last(dtype: torch.dtype) -> Any:
-    """What a stable sort in ascending order puts behind all elements."""
+    """Return a value that a stable ascending sort puts after all elements."""
     return math.nan if dtype.is_floating_point else greatest(dtype)
 
 
@@ -44,7 +44,7 @@ _OF_SOMETHING = ("amax", "max", "argmax", "amin", "min", "argmin")
 
 
 def reduced(given: Mapping[str, Any], rank: int) -> list[int]:
-    """The dimensions that the argument ``dim`` of a call names; all where it names none."""
+    """Return the dimensions in the argument ``dim`` of a call; all dimensions if it names none."""
     dims = given.get("dim")
     if dims is None or dims == []:
         return list(range(rank))
@@ -55,9 +55,10 @@ RuleOverPadding = Callable[[Trace, Node, Mapping[str, Any], list[int]], Any]
 
 
 def rule_over_padding(names: str) -> Callable[[RuleOverPadding], RuleOverPadding]:
-    """Like ``rule``, for calls along some dimensions of ``self``, which the function gets as well.
+    """Like ``rule``, for operators that work along some dimensions of ``self``; the function gets these too.
 
-    It is asked where one of them has padding. Where none has, the call on padded tensors is right as it is.
+    The function is used only if one of these dimensions has padding. Otherwise, the plain call on padded
+    tensors is right.
     """
 
     def register(function: RuleOverPadding) -> RuleOverPadding:
@@ -74,7 +75,7 @@ def rule_over_padding(names: str) -> Callable[[RuleOverPadding], RuleOverPadding
 
 
 def elements(trace: Trace, source: Node, dims: Sequence[int]) -> Tensor:
-    """How many real elements a reduction over ``dims`` takes together."""
+    """Return how many real elements a reduction over ``dims`` combines, as a 0-d tensor."""
     value, padded = source.meta["val"], trace.dims(source)
     number = torch.scalar_tensor(1, dtype=torch.int64)
     for dim in dims:

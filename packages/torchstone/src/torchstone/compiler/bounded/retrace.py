@@ -1,13 +1,13 @@
-"""Sizes that depend on values, where a bound of them is known: padded tensors and their true sizes.
+"""Sizes that depend on values, if a bound is known: padded tensors and their true sizes.
 
-``x.nonzero()`` has as many rows as values say, and at most as many as ``x`` has elements. :func:`bounded`
-traces such a graph again on tensors that are as large as the bound: the elements that PyTorch's tensor has
-come first along each dimension, and *padding* follows. Beside it each such size is a 0-d tensor, its
-*count*. What each operator does to keep padding out of real elements is in :mod:`.calls` and the modules of
-rules. The program returns the padded tensors and the counts, and whoever calls it cuts the padding off.
+The number of rows of ``x.nonzero()`` depends on the values in ``x``, and is at most the number of elements
+of ``x``. :func:`bounded` traces such a graph again on tensors that are as large as the bound. Along each
+dimension, the real elements come first and *padding* follows. The true size is a separate 0-d tensor, the
+*count*. How each operator keeps padding out of real elements is in :mod:`.calls` and the modules of rules.
+The program returns the padded tensors and the counts, and its caller cuts off the padding.
 
-PyTorch's symbol for such a size (``u0``) stays the name of it: what ``torch._check`` demands of it becomes a
-check of the program's values.
+Such a size keeps PyTorch's symbol (``u0``) as its name. What ``torch._check`` demands of the size becomes a
+check in the program.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Tensor = torch.Tensor
 
 @dataclass
 class Bounded:
-    """What :func:`bound_sizes` adds to a program: sizes by symbol, in the order of their results.
+    """The result of :func:`bounded`: the graph on padded tensors, the bounds of sizes, and the checks.
 
-    ``bounds`` maps each symbol to its bound, a number or an expression of other symbols; a number that is
-    not a size has None.
+    ``bounds`` maps each symbol, in the order of the results, to its bound: a number or an expression of
+    other symbols. A number that is not a size has None.
     """
 
     module: GraphModule
@@ -47,12 +47,12 @@ class Bounded:
 
 
 def unknown_symbols(exported: ExportedProgram) -> set[str]:
-    """The names of numbers and sizes in the program that depend on values."""
+    """Return the names of the numbers and sizes in the program that depend on values."""
     return {str(one) for one in exported.range_constraints if free_unbacked_symbols(one)}
 
 
 def bounded(exported: ExportedProgram) -> Bounded:
-    """The program's graph on padded tensors; raises :class:`NoForm`, with the node as its second argument."""
+    """Trace the graph on padded tensors; raises :class:`NoForm` with the node as its second argument."""
     graph = exported.graph_module.graph
     trace = Trace(exported.range_constraints)
     placeholders = graph.find_nodes(op="placeholder")
@@ -89,7 +89,7 @@ def _traced(function: Callable[..., Any], inputs: Sequence[Node]) -> GraphModule
 
 
 def _run(trace: Trace, module: GraphModule, inputs: Mapping[Node, Tensor]) -> list[Tensor]:
-    """The results of the graph, then the counts of the sizes that they have, then answers to checks."""
+    """Return the results of the graph, then the counts of their sizes, then the answers to checks."""
     run_nodes(trace, module, inputs)
     graph = module.graph
     results = [one for one in _results(graph) if isinstance(one.meta.get("val"), Tensor)]
@@ -101,13 +101,13 @@ def _run(trace: Trace, module: GraphModule, inputs: Mapping[Node, Tensor]) -> li
 
 
 def _results(graph: Graph) -> list[Node]:
-    """The nodes that the graph returns."""
+    """Return the nodes that the graph returns."""
     returned: Any = next(node for node in reversed(graph.nodes) if node.op == "output").args[0]
     return [one for one in returned if isinstance(one, Node)]
 
 
 def _returned(graph: Graph) -> list[sympy.Symbol]:
-    """The symbols of sizes that the results have."""
+    """Return the symbols of sizes and numbers in the results that depend on values."""
     found: dict[sympy.Symbol, None] = {}
     for node in _results(graph):
         found.update(dict.fromkeys(sorted(unknown_in(node.meta.get("val")), key=str)))

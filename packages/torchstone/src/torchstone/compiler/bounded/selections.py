@@ -1,4 +1,4 @@
-"""Rules for sizes and numbers that values make, and for what is said of them: masks, ``unique``, ``item``."""
+"""Rules for sizes and numbers that depend on values (masks, ``unique``, ``item``), and for checks of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 aten = torch.ops.aten
 
 _MOST_KEYS = 64
-"""Elements of a slice that ``unique(dim=…)`` sorts by: each is a sort of its own."""
+"""The most elements of a slice that ``unique(dim=…)`` compares: each of them needs a sort of its own."""
 _HOW_LARGE = "nothing says how large that may become: call torch._check(result.shape[0] <= …)"
 
 
@@ -120,7 +120,7 @@ def unique(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
 
 @rule("unique_dim")
 def unique_slices(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    """Slices in lexicographic order: a stable sort by each of their elements, beginning with the last."""
+    """Sort slices in lexicographic order, by a stable sort for each of their elements, last element first."""
     source, dim = given["self"], given["dim"] % given["self"].meta["val"].ndim
     if trace.dims(source).keys() - {dim}:
         raise NoForm("it compares slices whose size depends on values")
@@ -145,7 +145,7 @@ def unique_slices(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
 def _groups(
     trace: Trace, node: Node, ordered: Tensor, order: Tensor, first: Tensor, real: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What begins each group of equal rows of ``ordered``, the group of each row, and their sizes."""
+    """Return the first row of each group of equal rows, the group of each row, and the group sizes."""
     bound = trace.define(node, node.meta["val"][0], first.sum(), order.shape[0])
     place = first.cumsum(0) - 1
     inverse = torch.zeros_like(place).scatter(0, order, place)
@@ -161,7 +161,7 @@ def assert_scalar(trace: Trace, node: Node, given: Mapping[str, Any]) -> None:
     if not isinstance(value, torch.SymBool) or not unknown_in(value):
         return
     if not unknown_in(value) <= trace.counts.keys():
-        return  # of where a view begins in memory: the rule of what makes the view checks the index
+        return  # about the storage offset of a view: the rule of the view's operator checks the index
     expr = value.node.expr
     if _is_certain(trace, expr):
         return
@@ -170,7 +170,7 @@ def assert_scalar(trace: Trace, node: Node, given: Mapping[str, Any]) -> None:
 
 
 def _is_certain(trace: Trace, expr: Any) -> bool:
-    """Whether a condition says no more than what each count is: not negative, and at most what there is."""
+    """Whether a condition holds for every count: it is at least 0, or at most the operator's own bound."""
     form, arguments = type(expr).__name__, expr.args
     if form not in ("GreaterThan", "LessThan") or not arguments[0].is_Symbol or not arguments[1].is_Integer:
         return False

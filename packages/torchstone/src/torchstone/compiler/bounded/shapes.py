@@ -1,4 +1,4 @@
-"""Rules for parts and joins of tensors, other shapes of them, and new ones."""
+"""Rules for operators that take parts of tensors, join or reshape them, or make new tensors."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def view(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
 
 
 def _packed(trace: Trace, source: Node) -> Tensor:
-    """The real elements of a tensor in their order, then padding."""
+    """Return the real elements of a tensor in their order, flat, followed by padding."""
     tensor, inside = trace.values[source], trace.real(source)
     assert inside is not None
     return selected_rows(tensor.flatten(), inside.expand(tensor.shape).flatten(), tensor.numel())
 
 
 def _spread(trace: Trace, value: Tensor, packed: Tensor) -> Tensor:
-    """The elements of ``packed`` in the shape of ``value``, padded."""
+    """Return the elements of ``packed`` in the padded shape of ``value``."""
     place, stride = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.int64)
     for dim in reversed(range(value.ndim)):
         along = torch.arange(trace.physical(value.shape[dim]))
@@ -46,7 +46,7 @@ def _spread(trace: Trace, value: Tensor, packed: Tensor) -> Tensor:
 
 
 def _is_in_one_piece(before: Sequence[Any], after: Sequence[Any], unknown: Set[Any]) -> bool:
-    """Whether no dimensions are joined or split so that padding would come between elements."""
+    """Whether a reshape joins and splits no dimensions in a way that puts padding between elements."""
 
     def expression(size: Any) -> Any:
         return size.node.expr if isinstance(size, torch.SymInt) else size
@@ -72,7 +72,7 @@ def _is_in_one_piece(before: Sequence[Any], after: Sequence[Any], unknown: Set[A
 
 
 def _is_larger(one: Any, other: Any) -> bool:
-    """Whether one product of sizes is the larger one, as far as their form says it."""
+    """Whether one product of sizes is larger than the other, as far as their expressions tell."""
     if other == 0:
         return bool(one != 0)
     ratio = sympy.cancel(sympy.sympify(one) / other)
@@ -218,7 +218,7 @@ def cat(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     for one in sources:
         tensor = trace.values[one].to(value.dtype)
         if tensor.ndim != value.ndim:
-            continue  # PyTorch leaves empty tensors of one dimension out
+            continue  # PyTorch skips empty tensors of one dimension
         count = trace.number(one.meta["val"].shape[dim])
         places = torch.arange(tensor.shape[dim])
         made = made.index_copy(dim, torch.where(places < count, start + places, room), tensor)

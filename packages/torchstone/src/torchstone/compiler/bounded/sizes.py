@@ -1,4 +1,4 @@
-"""What a graph on padded tensors knows: the tensors, the sizes that depend on values, and their bounds."""
+"""The state of tracing a graph on padded tensors: tensors, sizes that depend on values, and their bounds."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ Tensor = torch.Tensor
 
 
 class NoForm(Exception):
-    """Why an operator cannot be called on padded tensors."""
+    """Raised, with the reason, if an operator cannot be called on padded tensors."""
 
 
 _MANY = 1 << 40
-"""More elements than any bound means: PyTorch says ``sys.maxsize`` where it knows none."""
+"""A larger bound is no bound: PyTorch gives ``sys.maxsize`` if it knows none."""
 
 
 class Trace:
-    """A graph that is traced again on padded tensors: what stands for each of its nodes and symbols."""
+    """The state while a graph is traced again on padded tensors: the values of its nodes and symbols."""
 
     def __init__(self, ranges: Mapping[Any, Any]) -> None:
         self.ranges = ranges
-        """What ``torch.export`` says of each symbol."""
+        """The range that ``torch.export`` gives for each symbol."""
         self.values: dict[Node, Any] = {}
         self.counts: dict[sympy.Symbol, Tensor] = {}
         self.bounds: dict[sympy.Symbol, Any] = {}
-        """How large a size may become; None where nothing says it."""
+        """The largest value of each size that depends on values; None if it is unknown."""
         self.naturals: dict[sympy.Symbol, Any] = {}
-        """How large an operator's result may become by itself; no entry for numbers that are read."""
+        """The bounds that operators guarantee themselves; no entry for numbers that are read from tensors."""
         self.sizes: dict[sympy.Symbol, Any] = {}
         """The sizes of inputs, by their symbols."""
         self.origins: dict[sympy.Symbol, str] = {}
-        """The call that each of them comes from."""
+        """The call that each symbol in ``counts`` comes from."""
         self.checks: list[Check] = []
         self.answers: list[Tensor] = []
 
     def dims(self, node: Any) -> dict[int, sympy.Expr]:
-        """The dimensions of a node's tensor that have padding, with their sizes."""
+        """Return the dimensions of a node's tensor that have padding, with their true sizes."""
         value = node.meta.get("val") if isinstance(node, Node) else None
         if not isinstance(value, Tensor):
             return {}
@@ -59,13 +59,13 @@ class Trace:
         return {dim: size.node.expr for dim, size in enumerate(sizes) if is_unknown_size(size)}
 
     def define(self, node: Node, value: Any, count: Tensor, natural: Any = None) -> Any:
-        """Say what the new symbol in ``value``, a result of ``node``, is; returns how large it may become.
+        """Define the new symbol in ``value``, a result of ``node``, as ``count``; returns its bound.
 
-        ``natural`` is what the operator itself says about that.
+        ``natural`` is the bound that the operator itself guarantees.
         """
         found = unknown_in(value)
         new = found - self.counts.keys()
-        if not new and len(found) == 1:  # PyTorch knows that the same mask selects as many
+        if not new and len(found) == 1:  # PyTorch uses the same symbol for the same mask
             return self.bounds[found.pop()]
         if len(new) != 1:
             raise NoForm("its sizes depend on values in more than one way")
@@ -84,7 +84,7 @@ class Trace:
         return bound
 
     def physical(self, size: Any) -> Any:
-        """How long a padded dimension is whose size PyTorch has as ``size``."""
+        """Return how long a padded dimension is, if its size in PyTorch's metadata is ``size``."""
         if not isinstance(size, torch.SymInt):
             return size
         expr = size.node.expr
@@ -100,23 +100,23 @@ class Trace:
         return functools.reduce(torch.sym_max, sizes)
 
     def shape(self, value: Tensor) -> list[Any]:
-        """The shape of the padded tensor for ``value``."""
+        """Return the shape of the padded tensor for ``value``."""
         return [self.physical(size) for size in value.shape]
 
     def count(self, expr: sympy.Expr) -> Tensor:
-        """A size, a number made of sizes, or a condition on them as a tensor without dimensions."""
+        """Return a size, a number made of sizes, or a condition on sizes, as a 0-d tensor."""
         symbols: dict[sympy.Symbol, Any] = {**self.sizes, **self.counts}
         found = evaluated(expr, symbols)
         dtype = torch.float64 if isinstance(found, float) else torch.int64
         return found if isinstance(found, Tensor) else torch.scalar_tensor(found, dtype=dtype)
 
     def number(self, given: Any) -> Any:
-        """A number or size of a call as it is, or as a tensor where it is symbolic."""
+        """Return a number or size of a call, as a 0-d tensor if it is symbolic."""
         value = given.meta["val"] if isinstance(given, Node) else given
         return self.count(value.node.expr) if isinstance(value, (torch.SymInt, torch.SymFloat)) else value
 
     def real(self, node: Node, dims: Sequence[int] | None = None) -> Tensor | None:
-        """Where the elements along ``dims`` (all) are real, to be broadcast; None if all are."""
+        """Return a mask, to be broadcast, of the real elements along ``dims`` (all); None if all are real."""
         found: Tensor | None = None
         value = node.meta["val"]
         for dim, expr in self.dims(node).items():
@@ -128,7 +128,7 @@ class Trace:
         return found
 
     def filled(self, node: Any, fill: Any, dims: Sequence[int] | None = None) -> Any:
-        """The tensor of a node with ``fill`` as its padding along those dimensions (all)."""
+        """Return the tensor of a node with its padding along ``dims`` (default all) set to ``fill``."""
         tensor = self.values[node] if isinstance(node, Node) else node
         inside = self.real(node, dims) if isinstance(node, Node) else None
         return (
@@ -138,10 +138,10 @@ class Trace:
         )
 
     def require(self, node: Node, holds: Tensor, says: str) -> None:
-        """Check ``holds`` in each call of the program; ``says`` is what has to hold."""
+        """Add a check to the program that ``holds`` is true; ``says`` describes the condition."""
         what = _place(node)
         check = Check("size_check", f"{what}: {says}")
-        if check not in self.checks:  # PyTorch says some things twice
+        if check not in self.checks:  # PyTorch states some conditions twice
             self.checks.append(check)
             self.answers.append(holds.reshape(()))
 
@@ -152,10 +152,10 @@ def _place(node: Node) -> str:
 
 
 def unknown_in(value: Any) -> set[sympy.Symbol]:
-    """The symbols in a node's value that depend on values."""
+    """Return the symbols of sizes and numbers in a node's value that depend on values."""
     if isinstance(value, (tuple, list)):
         return set().union(*map(unknown_in, value))
-    if isinstance(value, Tensor):  # where a view begins in memory does not count
+    if isinstance(value, Tensor):  # the storage offset of a view does not count
         return set().union(
             *(free_unbacked_symbols(size) for size in value.shape if not isinstance(size, int))
         )
@@ -165,7 +165,7 @@ def unknown_in(value: Any) -> set[sympy.Symbol]:
 
 
 def evaluated(expr: Any, symbols: Mapping[Any, Any]) -> Any:
-    """A SymPy expression of sizes, for numbers, symbolic numbers or tensors without dimensions."""
+    """Evaluate a SymPy expression of sizes with numbers, symbolic numbers or 0-d tensors for its symbols."""
     if isinstance(expr, (int, bool)) or expr.is_Integer:
         return int(expr)
     if expr.is_Float:
@@ -183,9 +183,10 @@ def evaluated(expr: Any, symbols: Mapping[Any, Any]) -> Any:
 
 
 def _direction(expr: Any, symbol: Any) -> int:
-    """Whether ``expr`` grows with ``symbol`` (1), shrinks (-1), or has nothing to do with it (0).
+    """Return whether ``expr`` grows with ``symbol`` (1), shrinks (-1), or does not depend on it (0).
 
-    Raises where it may do both: its largest value would not be at an end of the symbol's range.
+    Raises :class:`NoForm` if it may do both, since its largest value need not be at an end of the symbol's
+    range then.
     """
     if symbol not in expr.free_symbols:
         return 0
@@ -209,7 +210,7 @@ def _direction(expr: Any, symbol: Any) -> int:
 
 
 def _without_choices(total: Any, terms: list[Any]) -> list[Any]:
-    """The terms of a sum, or what it may be where one is ``Max`` or ``Min``, as in ``x - Max(0, x - 2)``."""
+    """Return the terms of a sum; if one is ``Max`` or ``Min``, the sums for each of its choices instead."""
     for term in terms:
         sign, choice = (-1, -term) if type(-term).__name__ in ("Max", "Min") else (1, term)
         if type(choice).__name__ in ("Max", "Min"):
@@ -232,7 +233,7 @@ def _pick(least: bool, values: Sequence[Any]) -> Any:
 
 
 def _real(value: Any) -> Any:
-    """A number as Python's float, which has 64 bits."""
+    """Return a number as a 64-bit float, like Python's."""
     return value.to(torch.float64) if isinstance(value, Tensor) else torch.sym_float(value)
 
 
@@ -264,7 +265,7 @@ _FORMS: Mapping[str, Any] = {
 
 
 def given_values(trace: Trace, given: Any) -> Any:
-    """Arguments with the padded tensors of nodes, and numbers that follow from sizes of inputs."""
+    """Return arguments with nodes replaced by padded tensors, and by numbers computed from input sizes."""
 
     def value_of(node: Node) -> Any:
         if node in trace.values:

@@ -1,8 +1,8 @@
-"""What the compiler knows of operators besides their lowerings: how PyTorch runs and traces them.
+"""What the compiler knows about operators besides their lowerings: how PyTorch runs and traces them.
 
-Kernels, shape rules and derivatives of Torchstone's own operators; decompositions; what stands in for
-kernels that cannot be traced; what eager PyTorch refuses; what has no effect. Each module adds its part
-to the operators' records when it is imported.
+This package has kernels, shape rules and derivatives of Torchstone's own operators, decompositions,
+stand-ins for kernels that cannot be traced, the arguments that eager PyTorch refuses, and the operators
+without effect. Each module adds its part to the operators' records when it is imported.
 """
 
 from __future__ import annotations

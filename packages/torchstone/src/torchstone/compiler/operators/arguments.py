@@ -1,7 +1,7 @@
-"""Arguments that operators refuse in eager PyTorch and take when they are traced.
+"""Checks for arguments that operators refuse in eager PyTorch but accept when they are traced.
 
-PyTorch's shape functions check less than its kernels. What they miss is here, operator by operator: each
-check says what PyTorch says, or None.
+PyTorch's shape functions check less than its kernels. The missing checks are here, by operator. Each check
+returns PyTorch's error message, or None if the arguments are fine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _bernoulli(given: Arguments) -> str | None:
 
 
 def _whole_gradient(given: Arguments) -> str | None:
-    """Not in PyTorch, whose kernels read past the end of a smaller gradient."""
+    """Check the gradient's shape. PyTorch's kernels read past the end of a smaller gradient instead."""
     return other_shape("grad_out", given["grad_out"].shape, given["input"].shape)
 
 
@@ -83,7 +83,7 @@ def _complex_parts(given: Arguments) -> str | None:
 
 
 def _dequantized(given: Arguments) -> str | None:
-    """Not in PyTorch, whose metadata promise integers and whose kernels return floating-point numbers."""
+    """Check ``out_dtype``. PyTorch does not: its metadata say integers, and its kernels return floats."""
     dtype = given.get("out_dtype")
     if dtype is None or dtype.is_floating_point:
         return None
@@ -98,10 +98,10 @@ def _dropout(given: Arguments) -> str | None:
 
 
 def _implemented(kernel: str, *names: str, dtypes: frozenset[torch.dtype] = _UNMULTIPLIED) -> Check:
-    """For operators whose ``kernel`` takes no such dtypes, unless one of the named operands is empty."""
+    """Return a check that refuses ``dtypes``, for which ``kernel`` is missing, unless an operand is empty."""
 
     def check(given: Arguments) -> str | None:
-        """There is a kernel for the dtype."""
+        """Check that there is a kernel for the dtype."""
         operands = [given[name] for name in names]
         if getattr(operands[0], "dtype", None) not in dtypes or any(
             _has_none(one) for one in operands[len(names) == 1 :]
@@ -124,7 +124,7 @@ def _masked_scatter(given: Arguments) -> str | None:
 
 
 def _padded_gradient(given: Arguments) -> str | None:
-    """Not in PyTorch, whose kernels for three axes read past the end of a smaller gradient."""
+    """Check the gradient's shape. PyTorch's kernels for three axes read past the end of a smaller one."""
     padded = list(given["self"].shape)
     amounts = given["padding"]
     for place in range(len(amounts) // 2):
@@ -133,7 +133,7 @@ def _padded_gradient(given: Arguments) -> str | None:
 
 
 def _parameters_of_tokens(given: Arguments) -> str | None:
-    """Not in PyTorch, where larger tensors make a larger result than its shape function says."""
+    """Check the shapes of parameters. In PyTorch, larger ones give a larger result than its metadata say."""
     shape = given["input"].shape
     for name in ("scales", "zero_points"):
         if not broadcasts(given[name].shape, shape):
@@ -142,7 +142,7 @@ def _parameters_of_tokens(given: Arguments) -> str | None:
 
 
 def _quantized_range(given: Arguments) -> str | None:
-    """Not in PyTorch, which converts numbers that the dtype may not hold."""
+    """Check the range. PyTorch does not, and converts numbers that may not fit the dtype."""
     low, high = given["quant_min"], given["quant_max"]
     return None if low <= high else f"quant_min must not exceed quant_max, got {low} and {high}"
 
@@ -161,7 +161,7 @@ def _places_of_values(given: Arguments) -> str | None:
 
 
 def _weights(given: Arguments) -> str | None:
-    """Not in PyTorch, whose networks leave out weights that are too many."""
+    """Check the number of weights. PyTorch does not, and its networks ignore surplus weights."""
     hx, count = given["hx"], len(given["params"])
     directions = given["num_layers"] * (2 if given["bidirectional"] else 1)
     projected = not isinstance(hx, torch.Tensor) and hx[0].shape[-1] != hx[-1].shape[-1]
@@ -177,7 +177,7 @@ def _repeats(given: Arguments) -> str | None:
 
 
 def _multinomial(given: Arguments) -> str | None:
-    """By aten/src/ATen/native/Distributions.cpp; the number of dimensions is the shape function's matter."""
+    """Check as in aten/src/ATen/native/Distributions.cpp. The shape function checks the rank."""
     weights, count, out = given["self"], given["num_samples"], given.get("out")
     if not weights.is_floating_point():
         name = scalar_type(weights.dtype)
@@ -211,10 +211,10 @@ def _slices(given: Arguments) -> str | None:
 
 
 def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str | None]:
-    """For an operator that writes ``source`` into a view, whose shape function does not make that view."""
+    """Return a check for an operator that writes ``source`` into a view. Its shape function makes no view."""
 
     def check(given: Arguments) -> str | None:
-        """There is such a view, and what is written fits it."""
+        """Check that the view exists, and that ``source`` fits it."""
         options = [given[name] for name in names]
         whole = given["self"] if "self" in given else given[source].new_empty(given["input_sizes"])
         if not all(isinstance(size, int) for size in (*whole.shape, *options)):
@@ -234,7 +234,7 @@ def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str |
 def _subtraction(given: Arguments) -> str | None:
     first, second = (
         one.dtype == torch.bool if isinstance(one, torch.Tensor) else isinstance(one, bool)
-        for one in (given["self"], given["other"])  # PyTorch's expansions subtract from numbers with it
+        for one in (given["self"], given["other"])  # PyTorch's expansions also subtract from numbers
     )
     if not (first or second):
         return None
@@ -250,14 +250,14 @@ def _subtraction(given: Arguments) -> str | None:
 
 
 def _random_range(given: Arguments) -> str | None:
-    """Integers from the first to the one before the last are elements of the dtype."""
+    """Check that the range is not empty, and that its first and last integers fit the dtype."""
     low, high = given.get("low", given.get("from", 0)), given.get("high", given.get("to"))
     if not (isinstance(low, int) and isinstance(high, int)):
         return None
     if low >= high:
         return f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
     dtype = given.get("dtype") or given["self"].dtype
-    if not isinstance(dtype, torch.dtype):  # the schema's default, which is a number
+    if not isinstance(dtype, torch.dtype):  # the default of the schema is a number
         dtype = torch.int64
     if dtype is torch.bool:
         least, most = 0.0, 1.0

@@ -1,7 +1,7 @@
-"""Calls whose numbers change from one run to the next, such as a learning rate, by calls with tensors.
+"""Replaces numbers that change from run to run, such as a learning rate, by tensors.
 
-A number of a trace is a ``SymFloat``. Operators take one only as a scalar argument, and most have a form
-that takes a 0-d tensor in its place, which can be an input of a compiled program.
+In a trace, such a number is a ``SymFloat``, which operators take only as a scalar argument. Most of these
+operators have a form that takes a 0-d tensor instead, which can be an input of a compiled program.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...torch_internals.operators import OpOverload, functional_overloads, overl
 
 Tensor = torch.Tensor
 AsTensor: TypeAlias = Callable[[torch.SymFloat, torch.dtype, torch.device], Tensor]
-"""Makes a 0-d tensor of a number."""
+"""Makes a 0-d tensor from a number."""
 
 
 def expanding(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """Decompositions that give changing numbers to programs as tensors, then do what ``table`` says.
+    """Return decompositions that pass changing numbers as tensors, and otherwise do what ``table`` says.
 
-    PyTorch does so for sums, differences, products, and quotients alone, and forgets their ``alpha``.
-    The values of all other numbers become part of the graph, and each new value compiles again.
+    PyTorch does this only for sums, differences, products and quotients, and ignores their ``alpha``.
+    The values of all other numbers become part of the graph, so that each new value compiles again.
     """
     return {**table, **{one: partial(_expanded, one, table.get(one)) for one in _with_numbers()}}
 
@@ -41,7 +41,7 @@ def _expanded(operator: Any, otherwise: Callable[..., Any] | None, *args: Any, *
 
 
 def _times_one(value: torch.SymFloat, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A product of reals, in which PyTorch replaces the number; integers are what it is cut to."""
+    """Return ``value`` times 1: PyTorch replaces the number in real products. Integer dtypes truncate."""
     factor: Any = value
     real = dtype.to_real() if dtype.is_floating_point or dtype.is_complex else torch.float64
     return (torch.ones((), dtype=real, device=device) * factor).to(dtype)
@@ -49,7 +49,7 @@ def _times_one(value: torch.SymFloat, dtype: torch.dtype, device: torch.device) 
 
 @cache
 def _with_numbers() -> tuple[OpOverload, ...]:
-    """The overloads of ATen on single tensors that write nothing and have floats among their arguments."""
+    """Return ATen's functional overloads with number arguments, except those on lists of tensors."""
     return tuple(
         one
         for one in functional_overloads()
@@ -62,11 +62,11 @@ def _is_number(argument: Any) -> bool:
 
 
 def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], as_tensor: AsTensor) -> Any:
-    """A call of ``operator`` with numbers among its arguments, by operators that take tensors in their place.
+    """Do a call of ``operator`` that has numbers as arguments, with operators that take tensors instead.
 
-    Half precision computes in single precision and rounds once, as PyTorch's kernels do with numbers;
-    some of them round the number first.
-    ``NotImplemented`` where no such operator is known.
+    Half precision computes in single precision and rounds once, as PyTorch's kernels do with numbers.
+    Some kernels round the number first, and so does this. Returns ``NotImplemented`` if no operator with
+    tensors is known.
     """
     schema = schema_of(operator)
     name = schema.name.removeprefix("aten::")
@@ -108,14 +108,14 @@ def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], 
 
 
 _ROUNDING = ("add", "sub", "rsub", "remainder", "fmod", "pow")
-"""Operators whose kernels read a number in the dtype of 16-bit tensors."""
+"""Operators whose kernels round a number to the dtype of a 16-bit tensor first."""
 _FILLS = ("full", "full_like", "scalar_tensor")
 
 
 def _filled(
     args: Sequence[Any], kwargs: Mapping[str, Any], like: Sequence[Tensor], as_tensor: AsTensor
 ) -> Tensor:
-    """A new tensor of the number: of a size, of the form of a tensor (``like``), or 0-d."""
+    """Return a new tensor filled with the number: of a given size, like a tensor (``like``), or 0-d."""
     *size, value = args
     dtype = kwargs.get("dtype") or (like[0].dtype if like else torch.get_default_dtype())
     device = kwargs.get("device") or (like[0].device if like else torch.device("cpu"))
@@ -127,7 +127,7 @@ def _filled(
 
 
 def _widest(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensor that decides the dtype of a result: one with dimensions, if there is one."""
+    """Return the tensor that decides the dtype of a result: one with dimensions, if there is one."""
     return max(tensors, key=lambda one: (one.dim() > 0, one.dtype.is_floating_point, one.dtype.itemsize))
 
 
@@ -141,7 +141,7 @@ def _names(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 
 @cache
 def _counterpart(operator: Any, places: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """The functional overload of ``operator`` with tensors at ``places``, and where else it has them."""
+    """Return the functional overload that takes tensors for numbers, and all places where it does so."""
     name = (
         schema_of(operator).name.removesuffix("_")
         if schema_of(operator).is_mutable
@@ -197,4 +197,4 @@ _RULES: dict[str, Callable[..., Any]] = {
     "addmv": _addmm,
     "baddbmm": _addmm,
 }
-"""Operators that scale an operand by a number, in terms of those that take tensors."""
+"""Operators that scale an operand by a number, written with operators that take tensors."""

@@ -1,4 +1,4 @@
-"""``linear_cross_entropy`` in chunks: decomposed to a linear layer and a cross entropy.
+"""Decomposes ``linear_cross_entropy`` in chunks into a linear layer and a cross entropy.
 
 Chunks save memory in eager PyTorch and compute the same result. In training, the
 operator returns the gradients along with the loss.
@@ -33,9 +33,9 @@ def in_one_piece(
     allow_retain_graph: bool,
     *wanted: bool,
 ) -> Any:
-    """The loss and the requested gradients in input, weight and bias.
+    """Return the loss and the requested gradients of input, weight and bias.
 
-    Everything is computed in ``acc_dtype``: rounding the logits would change the loss.
+    All are computed in ``acc_dtype``, since rounded logits would change the loss.
     """
     if any(wanted) and label_smoothing:
         return NotImplemented
@@ -66,7 +66,7 @@ def _all_to(dtype: torch.dtype, *tensors: Tensor | None) -> list[Any]:
 def _slopes(
     logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
 ) -> Tensor:
-    """The gradient of the mean or summed loss in the logits. Both have the shape ``(samples, classes)``."""
+    """Return the gradient of the mean or summed loss for the logits, both of shape ``(samples, classes)``."""
     counts = target != ignore_index
     target = torch.where(counts, target, 0)
     shares = counts.to(logits.dtype) if weight is None else torch.where(counts, weight[target], 0)
@@ -88,7 +88,7 @@ def without_reduction(
     acc_policy: str,
     acc_dtype: torch.dtype,
 ) -> Tensor:
-    """The loss of each sample, as in :func:`in_one_piece`."""
+    """Return the loss of each sample, computed as in :func:`in_one_piece`."""
     dtype = input.dtype
     input, linear_weight, linear_bias, weight = _all_to(acc_dtype, input, linear_weight, linear_bias, weight)
     logits = F.linear(input, linear_weight, linear_bias)
@@ -96,7 +96,7 @@ def without_reduction(
 
 
 def _register() -> None:
-    """Register the custom operators. They belong to a module that PyTorch has since 2.13."""
+    """Register the decompositions of the custom operators, which PyTorch has since 2.13."""
     try:
         module: Any = importlib.import_module("torch.nn.modules.linear_cross_entropy")
     except ModuleNotFoundError:

@@ -1,6 +1,6 @@
-"""How the modules beside this one declare what they know of operators: each adds a part to records.
+"""Functions by which the other modules of this package add what they know to the records of operators.
 
-What this PyTorch lacks (a missing overload, or None for a function) is left out everywhere.
+They ignore operators that the installed PyTorch lacks (a missing overload, or None).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ AUTOGRAD = DispatchKey.Autograd
 
 
 def declare(*operators: Any, **parts: Any) -> None:
-    """Add the same parts to the record of each operator; a packet stands for all of its overloads."""
+    """Add the same parts to the record of each operator; a packet stands for all its overloads."""
     for overload in overloads(*operators):
         registry.declare(overload, **parts)
 
 
 def declare_symbolic_shapes(*operators: Any, shapes: Callable[..., Any]) -> None:
-    """``shapes`` makes empty results of a call that has symbolic sizes; PyTorch's own rule does of any other.
+    """Declare ``shapes``, which returns empty results, as the shape rule for calls with symbolic sizes.
 
-    PyTorch traces these operators with numbers alone.
+    PyTorch's own rule is kept for all other calls: it can trace these operators only with plain numbers.
     """
 
     @wraps(shapes)
@@ -48,7 +48,7 @@ def declare_symbolic_shapes(*operators: Any, shapes: Callable[..., Any]) -> None
 
 
 def overloads(*operators: Any) -> Iterator[Any]:
-    """Each operator that is there, and every overload of a packet."""
+    """Yield the operators that this PyTorch has, and all overloads of packets."""
     for operator in operators:
         if isinstance(operator, (Packet, OpOverloadPacket)):
             yield from (getattr(operator, name) for name in operator.overloads())
@@ -62,9 +62,9 @@ def overloads(*operators: Any) -> Iterator[Any]:
 def implement(
     name: str, kernel: Callable[..., Any], shapes: Callable[..., Any], no_gradient: str | None = None
 ) -> None:
-    """Run an own operator in eager PyTorch as ``kernel``, and trace it by its rule for ``shapes``.
+    """Give Torchstone's operator ``name`` a CPU kernel for eager PyTorch, and a shape rule for tracing.
 
-    ``no_gradient`` says why it is never differentiated, if it is not.
+    ``no_gradient`` says why the operator is never differentiated, if it is not.
     """
     library.impl(name, kernel, "CPU")
     torch.library.register_fake(f"torchstone::{name}", shapes, lib=library)
@@ -73,15 +73,16 @@ def implement(
 
 
 def differentiate(name: str, backward: Callable[..., Any], keep: Callable[..., Any], *, through: str) -> None:
-    """``backward(ctx, *gradients)``; ``keep(ctx, inputs, output)`` stores what it needs.
+    """Give Torchstone's operator ``name`` the derivative ``backward(ctx, *gradients)``.
 
-    ``through`` names the operators that make up the derivative.
+    ``keep(ctx, inputs, output)`` stores what ``backward`` needs. ``through`` names the operators that make
+    up the derivative.
     """
     torch.library.register_autograd(f"torchstone::{name}", backward, setup_context=keep, lib=library)
     declare(getattr(own, name), derivative=f"its own, through {through}")
 
 
 def implicit(function: Function) -> Function:
-    """Expand the own operator of that name, which autograd looks through."""
+    """Register a function as the expansion of Torchstone's operator of its name; autograd sees only that."""
     library.impl(function.__name__, function, "CompositeImplicitAutograd")
     return function

@@ -1,4 +1,4 @@
-"""Decompositions in place of PyTorch's own: where it has none, or one that is wrong or loses something."""
+"""Decompositions of operators for which PyTorch has none, or one that is wrong or less precise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def index_put_impl(
 def nan_to_num(
     self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """As PyTorch expands it; of a complex tensor, which it does not, both parts."""
+    """Use PyTorch's decomposition. It does not take complex tensors, so these are computed part by part."""
     if not self.is_complex():
         expanded: Tensor = decomposition_table.get()[aten.nan_to_num.default](self, nan, posinf, neginf)
         return expanded
@@ -45,10 +45,10 @@ def nan_to_num(
 
 @decomposes(aten.glu_backward.default)
 def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
-    """The gradient of ``a * sigmoid(b)``, where ``a`` and ``b`` are the halves of ``self``.
+    """Return the gradient of ``a * sigmoid(b)``, where ``a`` and ``b`` are the halves of ``self``.
 
-    Eager rounds float16 after each operation. There ``sigmoid(-20)`` is 0, so an infinite ``a`` has a NaN
-    gradient.
+    Eager PyTorch rounds float16 after each operation, and so does this. Then ``sigmoid(-20)`` is 0, so that
+    an infinite ``a`` makes the gradient NaN.
     """
     wide = torch.float32 if self.dtype == torch.bfloat16 else self.dtype
     a, b = self.to(wide).chunk(2, dim)
@@ -70,7 +70,7 @@ def attention_with_dropout(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Separate softmax, dropout and products, so that ``native_dropout`` draws the mask."""
+    """Compute softmax, dropout and products separately, so that ``native_dropout`` draws the mask."""
     if not dropout_p:
         return NotImplemented
     return aten._scaled_dot_product_attention_math(
@@ -85,18 +85,18 @@ decomposes(decomposed.choose_qparams_per_token_asymmetric.default)(
 
 @decomposes(decomposed.choose_qparams_per_token.default)
 def choose_qparams_per_token(input: Tensor, dtype: torch.dtype) -> Any:
-    """PyTorch's formula. Its kernel returns other dtypes than its shape rule promises."""
+    """Use PyTorch's formula, since its kernel returns other dtypes than its shape rule promises."""
     return quantized.choose_qparams_per_token(input, dtype)
 
 
 @decomposes(decomposed.convert_element_type.no_fuse)
 def convert_element_type(input: Tensor, dtype: torch.dtype) -> Any:
-    """A conversion that PyTorch's own compiler does not fuse with its neighbors."""
+    """Convert a tensor. PyTorch's own compiler does not fuse this operator with its neighbors."""
     return torch.ops.prims.convert_element_type.default(input, dtype)
 
 
 def _in_double(reference: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """PyTorch's decomposition, with float32 operands computed in float64."""
+    """Return PyTorch's decomposition, computed in float64 if all operands are float32."""
 
     def function(*operands: Tensor) -> Tensor:
         if not all(operand.dtype == torch.float32 for operand in operands):
@@ -106,6 +106,6 @@ def _in_double(reference: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return function
 
 
-# The sum cancels to almost zero, and the sine of a large angle depends on digits that π has lost.
+# float32 is not enough: the sum of logaddexp may cancel to almost 0, and large angles need more digits of π.
 decomposes(aten.logaddexp.default)(_in_double(decompositions.logaddexp))
 decomposes(aten.sinc.default)(_in_double(decompositions.sinc))

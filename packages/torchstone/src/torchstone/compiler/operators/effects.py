@@ -1,4 +1,4 @@
-"""Operators that no program contains: those that leave nothing behind, and those that none can do."""
+"""Operators that no program contains: some have no effect, others are impossible in a program."""
 
 from __future__ import annotations
 

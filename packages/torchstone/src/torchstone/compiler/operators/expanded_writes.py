@@ -1,7 +1,8 @@
-"""Writes into expanded tensors, of which several elements are one place in memory.
+"""Writes into expanded tensors, in which several elements share one place in memory.
 
-Eager PyTorch allows some: ``x.expand(2, 3).zero_()`` sets ``x`` to 0. PyTorch's functional form of such a
-write adds up what each element changes, so that ``x`` becomes ``-x``. Here each place is written once.
+Eager PyTorch allows some of them: ``x.expand(2, 3).zero_()`` sets ``x`` to 0. PyTorch's functional form of
+such a write adds up the changes of all elements, so that ``x`` becomes ``-x``. Here, each place is written
+once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Tensor = torch.Tensor
 
 
 def repeated_axes(x: Tensor) -> list[int]:
-    """The axes along which each element of a tensor is the same place in memory as the first."""
+    """Return the axes along which all elements of a tensor are the same place in memory."""
     return [
         axis
         for axis, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True))
@@ -31,7 +32,7 @@ def repeated_axes(x: Tensor) -> list[int]:
 
 
 def once(x: Tensor, axes: list[int]) -> Tensor:
-    """The view with the first element along each of the ``axes``."""
+    """Return a view of ``x`` with only the first element along each of the ``axes``."""
     for axis in axes:
         x = aten.slice.Tensor(x, axis, 0, 1)
     return x
@@ -42,7 +43,7 @@ def _fill(x: Tensor, axes: list[int], overload: OpOverload, *values: Any) -> Non
 
 
 def _masked_fill(x: Tensor, axes: list[int], overload: OpOverload, mask: Tensor, value: Any) -> None:
-    """A place is filled if the mask has any of its elements."""
+    """Fill each place in memory for which the mask selects at least one element."""
     held = mask.expand(x.shape)
     for axis in axes:
         held = held.any(axis, keepdim=True)
@@ -50,16 +51,16 @@ def _masked_fill(x: Tensor, axes: list[int], overload: OpOverload, mask: Tensor,
 
 
 def index_fill(x: Tensor, axes: list[int], overload: OpOverload, dim: int, index: Tensor, value: Any) -> None:
-    """Along a repeated axis any index fills all places, and none fills none."""
+    """Fill by index. Along a repeated axis, any index fills all places, and an empty index fills none."""
     if dim % x.ndim in axes:
-        index = torch.zeros_like(index)  # every index is the place of the first
+        index = torch.zeros_like(index)  # every index is the same place as index 0
     overload(once(x, axes), dim, index, value)
 
 
 def written_once(
     overload: OpOverload, write: Callable[..., None], otherwise: Callable[..., Tensor]
 ) -> Callable[..., Tensor]:
-    """The kernel that does ``write`` where a tensor is expanded, and ``otherwise`` where it is not."""
+    """Return a kernel that calls ``write`` if its tensor is expanded, and ``otherwise`` if it is not."""
 
     def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         axes = repeated_axes(self)

@@ -1,7 +1,7 @@
-"""Products of tokens with the experts of a mixture: operators that ``transformers`` registers.
+"""Products of tokens with the experts of a mixture: decompositions of operators from ``transformers``.
 
-It calls them where PyTorch's grouped product takes no such dtype in a compiled function. In eager PyTorch
-they look at the numbers of tokens, and multiply group by group.
+``transformers`` calls these operators for dtypes that PyTorch's grouped product does not take in a compiled
+function. In eager PyTorch, they read the number of tokens in each group, and multiply group by group.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Tensor = torch.Tensor
 
 
 def expert_decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """What the operators are traced as, for those that this process has.
+    """Return decompositions of the operators, if ``transformers`` has registered them in this process.
 
-    They take rows that are sorted by group; ``offs`` holds the end of each group.
+    The operators take rows that are sorted by group; ``offs`` holds the end of each group.
     """
     if "transformers.integrations.moe" not in sys.modules:
         return {}
@@ -33,7 +33,7 @@ def expert_decompositions() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def _product(input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
-    """``input[i] @ weight[g]`` for the row ``i`` of group ``g``; zeros for rows of no group."""
+    """Return ``input[i] @ weight[g]`` for each row ``i`` of group ``g``; zeros for rows of no group."""
     blocks = _Blocks.of(input.shape[0], offs)
     return blocks.joined(torch.bmm(blocks.split(input), weight[blocks.group]))
 
@@ -42,25 +42,25 @@ def _gradients(input: Tensor, weight: Tensor, offs: Tensor, grad_output: Tensor)
     blocks = _Blocks.of(input.shape[0], offs)
     grads = blocks.split(grad_output)
     grad_input = blocks.joined(torch.bmm(grads, weight[blocks.group].mT))
-    wide = torch.promote_types(weight.dtype, torch.float32)  # a group may have several parts
+    wide = torch.promote_types(weight.dtype, torch.float32)  # a group may be a sum of several parts
     parts = torch.bmm(blocks.split(input).mT.to(wide), grads.to(wide))
     grad_weight = torch.zeros_like(weight, dtype=wide).index_add(0, blocks.group, parts)
     return grad_input, grad_weight.to(weight.dtype)
 
 
 class _Blocks(NamedTuple):
-    """Rows in blocks of equal size, each of one group: as many as may be needed, whatever the groups are.
+    """A division of rows into blocks of equal size, each with rows of one group, for any sizes of groups.
 
-    A block is about as large as a group is on average. So there are at most twice as many blocks as
-    groups, and at most twice as many rows in them as there are.
+    A block is slightly larger than the average group. So there are at most twice as many blocks as groups,
+    and their places are at most twice the rows plus the groups.
     """
 
     group: Tensor
-    """Of each block."""
+    """The group of each block."""
     rows: Tensor
-    """Of each place in a block; one more than there are where a place is empty."""
+    """The row at each place of each block; the number of rows if the place is empty."""
     places: Tensor
-    """Of each row, among the places of all blocks; one more than there are for a row of no group."""
+    """The place of each row among the places of all blocks; the number of places for a row of no group."""
 
     @classmethod
     def of(cls, count: int, offs: Tensor) -> _Blocks:
@@ -87,11 +87,11 @@ class _Blocks(NamedTuple):
         return cls(group, rows, torch.where(row < ends[-1], places, most * size))
 
     def split(self, values: Tensor) -> Tensor:
-        """The rows of each block, zeros in empty places."""
+        """Return the rows of each block, with zeros in empty places."""
         return _with_zeros(values)[self.rows]
 
     def joined(self, blocks: Tensor) -> Tensor:
-        """The rows that :meth:`split` has spread over blocks."""
+        """Return the rows in order again, which :meth:`split` has spread over blocks."""
         return _with_zeros(blocks.flatten(0, 1))[self.places]
 
 

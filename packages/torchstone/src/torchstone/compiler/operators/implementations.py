@@ -1,6 +1,6 @@
-"""Operators that are traced through: what their Python implementations call stands in the graph.
+"""Operators that are traced through: the graph has the calls of their Python implementations instead.
 
-These are operators outside of ATen (``torch.library``'s and PyTorch's primitives) that have neither a
+These are operators outside of ATen (from ``torch.library``, and PyTorch's primitives) that have neither a
 lowering nor a decomposition. Not here: how an implementation is found (``torch_internals``).
 """
 
@@ -20,7 +20,7 @@ from ...torch_internals.operators import OpOverload, OpOverloadPacket, python_im
 
 
 def implementation_of(operator: Any) -> Callable[..., Any] | None:
-    """What is traced in place of ``operator``; None for one that stays whole, or has no such thing."""
+    """Return the Python code that is traced in place of ``operator``; None if it is not traced through."""
     if not config.trace_implementations:
         return None
     if isinstance(operator, OpOverloadPacket):
@@ -35,7 +35,7 @@ def implementation_of(operator: Any) -> Callable[..., Any] | None:
 
 
 def implementations_in(module: GraphModule) -> dict[OpOverload, Callable[..., Any]]:
-    """Those of functional operators that a graph still calls, as far as they can be traced."""
+    """Return implementations, if they can be traced, of the functional operators that a graph still calls."""
     found: dict[OpOverload, Callable[..., Any]] = {}
     for node in module.graph.nodes:
         implementation = implementation_of(node.target)
@@ -45,13 +45,13 @@ def implementations_in(module: GraphModule) -> dict[OpOverload, Callable[..., An
 
 
 def _is_functional(overload: OpOverload) -> bool:
-    """Whether it neither writes nor returns views: such operators cannot be expanded late."""
+    """Whether an operator neither writes nor returns views. Operators that do cannot be expanded late."""
     schema = schema_of(overload)
     return all(each.alias_info is None for each in (*schema.arguments, *schema.returns))
 
 
 class _Functional(TorchDispatchMode):
-    """Refuses operators that write into a tensor, as a graph that is expanded late cannot hold them."""
+    """A mode that refuses operators that write: a graph that is expanded late cannot contain them."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class _Functional(TorchDispatchMode):
 
 
 def _traces(implementation: Callable[..., Any], node: Node) -> bool:
-    """Whether the implementation runs on fake tensors, and writes into none."""
+    """Whether the implementation runs on fake tensors, without operators that write."""
     args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: each.meta["val"])
     mode = detect_fake_mode(list(args))
     if mode is None:
@@ -70,6 +70,6 @@ def _traces(implementation: Callable[..., Any], node: Node) -> bool:
     try:
         with mode, forgetting_sizes(mode), _Functional():
             implementation(*args, **kwargs)
-    except Exception:  # noqa: BLE001  # it may do anything with tensors that hold no values
+    except Exception:  # noqa: BLE001  # it may fail in any way on tensors without values
         return False
     return True

@@ -1,10 +1,10 @@
-"""Functions without an operator in PyTorch: the expansions of Torchstone's operators for them.
+"""Expansions of Torchstone's operators for functions for which PyTorch has no operator.
 
 PyTorch traces ``multi_head_attention_forward``, packing and some losses as the operators
-that they call, and it has no ``masked_select`` with a given size. During export, capture
-rules call these operators instead. They stay whole and become composites. Everywhere else
-each behaves like the function that it is named after: eager PyTorch calls it, and autograd
-and AOTAutograd look through it.
+that they call, and it has no ``masked_select`` with a given size. During an export, capture
+rules call Torchstone's operators instead, which are not expanded and become composites.
+Everywhere else, each operator behaves like the function that it is named after: eager PyTorch
+runs the expansion, and autograd and AOTAutograd see only the expansion.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def multi_head_attention(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool, eps: float, reduction: str
 ) -> Tensor:
-    """PyTorch's formula without its error for negative variances, which count as ``eps``.
+    """Compute PyTorch's formula without its error for negative variances, which count as ``eps``.
 
     Raises :class:`ValueError` for an unknown ``reduction``, or if ``var`` has neither the input's
     shape, nor that shape without its last axis, nor that shape with one axis of size 1.
@@ -110,7 +110,7 @@ def multilabel_soft_margin_loss(
 
 @implicit
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """The rows of all sequences step by step, zeros after the last, and how many reach each step.
+    """Return the rows of all sequences, step by step and then zeros, and how many sequences reach each step.
 
     ``input`` is ``[time, batch, …]`` (``[batch, time, …]``), ``lengths`` int64 ``[batch]`` in
     descending order; returns ``[time · batch, …]`` and int64 ``[time]``.
@@ -132,7 +132,7 @@ def pad_packed_sequence(
     padding_value: float,
     total_length: int,
 ) -> tuple[Tensor, Tensor]:
-    """The sequences of packed ``data``, padded to ``total_length`` steps or more, and their lengths."""
+    """Return the sequences of packed ``data``, padded to ``total_length`` steps or more, and the lengths."""
     there, rows = _rows(batch_sizes, batch)
     found = data[rows.clamp(max=data.shape[0] - 1)]
     filler = found.new_full((), padding_value)  # has the data's dtype
@@ -144,7 +144,7 @@ def pad_packed_sequence(
 
 
 def _rows(sizes: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """Whether each sequence is present in each step, and its row (one past the last if not)."""
+    """Return a mask of which sequences each step has, and their rows (one past the last row if absent)."""
     steps = sizes.shape[0]
     member = torch.arange(batch)
     there = member < sizes[:, None]
@@ -154,13 +154,13 @@ def _rows(sizes: Tensor, batch: int) -> tuple[Tensor, Tensor]:
 
 @implicit
 def masked_select(self: Tensor, mask: Tensor, size: int) -> Tensor:
-    """The first ``size`` elements that ``mask`` selects, then zeros; both are broadcast."""
+    """Return the first ``size`` elements that ``mask`` selects, then zeros; both tensors are broadcast."""
     x, chosen = torch.broadcast_tensors(self, mask)
     return selected_rows(x.flatten(), chosen.flatten(), size)
 
 
 def selected_rows(rows: Tensor, chosen: Tensor, size: int) -> Tensor:
-    """The rows that the 1-d mask ``chosen`` selects, truncated or zero-padded to ``size``."""
+    """Return the rows that the 1-d mask ``chosen`` selects, truncated or zero-padded to ``size``."""
     place = chosen.cumsum(0) - 1
     where = torch.where(chosen & (place < size), place, size)
     return rows.new_zeros((size + 1, *rows.shape[1:])).index_copy(0, where, rows)[:size]

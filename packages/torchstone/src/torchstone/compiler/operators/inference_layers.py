@@ -33,7 +33,7 @@ def native_multi_head_attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """``[N, L, E]`` and the weights. True in ``mask`` leaves a score out."""
+    """Return the attention, ``[N, L, E]``, and its weights. Scores where ``mask`` is True are left out."""
     weights, biases = qkv_weight.chunk(3), qkv_bias.chunk(3)
     q, k, v = (
         F.linear(one, weight, bias).unflatten(-1, (num_head, -1)).transpose(1, 2)
@@ -75,7 +75,7 @@ def transformer_encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Tensor:
-    """``[N, L, E]``: attention and two linear layers, each with a residual and a layer norm."""
+    """Return attention and two linear layers, each with a residual and a layer norm, as ``[N, L, E]``."""
 
     def attention(x: Tensor) -> Tensor:
         weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
@@ -104,7 +104,7 @@ def transformer_encoder_layer(
 def weight_norm_backward(
     grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of ``v`` and ``g``, as aten/src/ATen/native/WeightNorm.cpp has them."""
+    """Return the gradients of ``v`` and ``g``, as in aten/src/ATen/native/WeightNorm.cpp."""
     others = [axis for axis in range(saved_v.dim()) if axis != dim]
     norms = saved_norms.to(saved_g.dtype)
     along = (grad_w * saved_v).sum(others, keepdim=True)

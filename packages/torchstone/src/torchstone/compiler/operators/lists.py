@@ -1,4 +1,4 @@
-"""Operators on lists of tensors (``torch._foreach_*``), as calls of the operators on one tensor."""
+"""Decomposes operators on lists of tensors (``torch._foreach_*``) into operators on single tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Call: TypeAlias = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """A decomposition of each operator on lists whose operator on one tensor is known."""
+    """Return a decomposition of each operator on lists whose operator on one tensor is known."""
     return {one: partial(_one_by_one, one) for one in _on_lists()}
 
 
@@ -29,7 +29,7 @@ def _on_lists() -> tuple[OpOverload, ...]:
 def calls_of_single_tensors(
     operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[Call] | None:
-    """What ``aten._foreach_lerp`` does for each tensor, as calls of ``aten.lerp``; None for others."""
+    """Return the calls of, say, ``aten.lerp`` that ``aten._foreach_lerp`` makes; None for other operators."""
     single = _of_one_tensor(operator)
     if single is None or len(args) + len(kwargs) > len(schema_of(single).arguments):
         return None
@@ -47,7 +47,7 @@ def calls_of_single_tensors(
 
 @cache
 def _of_one_tensor(operator: Any) -> Any:
-    """``aten.lerp_.Scalar`` for ``aten._foreach_lerp_.Scalar``; None where there is none."""
+    """Return ``aten.lerp_.Scalar`` for ``aten._foreach_lerp_.Scalar``; None if there is no such overload."""
     is_aten = isinstance(operator, OpOverload) and operator.namespace == "aten"
     prefix, _, name = schema_of(operator).name.partition("_foreach_") if is_aten else ("", "", "")
     if not name:
@@ -65,7 +65,7 @@ _WITH_NUMBERS = {
 
 
 def _is_for_elements(single: OpOverload, operator: OpOverload) -> bool:
-    """Whether an overload takes elements where ``operator`` takes lists, and the same otherwise."""
+    """Whether ``single`` takes an element for each list of ``operator``, and otherwise the same arguments."""
     mine, theirs = schema_of(operator).arguments, schema_of(single).arguments
     same = all(_element(one) == str(other.type) for one, other in zip(mine, theirs, strict=False))
     return same and all(one.has_default_value() for one in theirs[len(mine) :])

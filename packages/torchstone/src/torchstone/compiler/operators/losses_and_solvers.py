@@ -1,9 +1,9 @@
 """Losses and ``linalg_lstsq``: shape rules that PyTorch lacks, and an expansion that it can trace.
 
-PyTorch's rule for ``cross_entropy_loss`` asks whether there are elements, which nobody knows of ``x[mask]``;
-with a dynamic number of rows it takes the reduction for ``size_average`` and forgets ``reduction="none"``.
-The width of ``_ctc_loss``'s second result depends on the values of lengths; here a shape bounds it.
-Whether ``linalg_lstsq`` returns residuals depends on the rank; here it is full.
+PyTorch's rule for ``cross_entropy_loss`` asks whether there are elements, which is unknown for ``x[mask]``.
+With a dynamic number of rows, it takes the reduction for ``size_average`` and ignores ``reduction="none"``.
+The width of ``_ctc_loss``'s second result depends on the values of lengths; the rule here uses a bound that
+follows from shapes. Whether ``linalg_lstsq`` returns residuals depends on the rank; here it is full.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Tensor = torch.Tensor
 
 
 def _of_symbolic_rows(self: Tensor, target: Tensor, *rest: Any, **named: Any) -> bool:
-    """Whether the classes of as many rows as a symbol says are given."""
+    """Whether ``self`` has symbolic sizes, and ``target`` gives a class index for each of its rows."""
     symbolic = any(isinstance(size, torch.SymInt) for size in self.shape)
     rows = [*self.shape[:1], *self.shape[2:]]
     return symbolic and not target.is_floating_point() and str(rows) == str([*target.shape])
@@ -70,7 +70,7 @@ def _ctc_loss_of_lists(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """``aten.ctc_loss.IntList`` in traceable operators (ATen's expansion reads the memory of its inputs)."""
+    """Compute ``aten.ctc_loss.IntList`` in traceable operators; ATen's expansion reads its inputs' memory."""
     batched = log_probs if log_probs.ndim == 3 else log_probs.unsqueeze(1)
     targets = targets if log_probs.ndim == 3 else targets.unsqueeze(0)
     losses = aten._ctc_loss(batched, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
@@ -94,9 +94,11 @@ def _lstsq_shapes(
     *,
     driver: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Whether PyTorch returns residuals depends on the rank. This rule assumes full rank.
+    """Return empty results for a matrix of full rank, as PyTorch returns residuals depending on the rank.
 
-    With more rows than columns there are residuals. See aten/src/ATen/native/BatchLinearAlgebra.cpp.
+    For full rank, there are residuals if there are more rows than columns, unless the driver is gelsy (the
+    default).
+    See aten/src/ATen/native/BatchLinearAlgebra.cpp.
     """
     vector = b.ndim == self.ndim - 1 and b.shape == self.shape[:-1]
     known = driver in (None, "gels", "gelsy", "gelsd", "gelss") and self.dtype == b.dtype

@@ -1,8 +1,8 @@
 """``index_put`` with a mask and ``index_fill``, in a form whose derivatives have static shapes.
 
 PyTorch's derivative with respect to the written values uses ``gradient[mask]`` or
-``unique(index)``, whose sizes depend on data. Here every place is computed, and a mask selects
-among them. A function returns ``NotImplemented`` where PyTorch's own derivative works, or where
+``unique(index)``, whose sizes depend on values. Here all places are computed, and a mask selects
+among them. A function returns ``NotImplemented`` if PyTorch's own derivative works, or if
 PyTorch should raise the error.
 """
 
@@ -26,14 +26,14 @@ Tensor = torch.Tensor
 def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """``self`` after ``self[…, mask] = values`` (``+=`` if ``accumulate``), with a mask over any axes."""
+    """Return ``self`` after ``self[…, mask] = values`` (``+=`` if ``accumulate``), a mask over any axes."""
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     if not values.requires_grad or values.dtype != self.dtype or len(given) != 1:
         return NotImplemented
     [(axis, mask)] = given
     stop = axis + mask.ndim
     rest = self.ndim - stop
-    place = values.ndim - rest - 1  # the axis of ``values`` for the selected places
+    place = values.ndim - rest - 1  # the axis of ``values`` for the places that the mask selects
     if mask.dtype not in (torch.bool, torch.uint8) or not mask.ndim or mask.shape != self.shape[axis:stop]:
         return NotImplemented
     if place >= 0 and not values.shape[place]:
@@ -44,9 +44,9 @@ def index_put(
 
 
 def _spread(values: Tensor, mask: Tensor, place: int) -> Tensor:
-    """Replace axis ``place`` of ``values``, which holds the selected places, by all of the mask's axes.
+    """Replace axis ``place`` of ``values``, which has the selected places, by all axes of the mask.
 
-    A single element is used for all places. Elements read where the mask is False are not used.
+    A single element is used for all places. Where the mask is False, the result is not used.
     """
     ordinal = mask.flatten().cumsum(0) - 1
     spread = values.index_select(place, ordinal.clamp(0, values.shape[place] - 1))
@@ -54,7 +54,7 @@ def _spread(values: Tensor, mask: Tensor, place: int) -> Tensor:
 
 
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """``self`` with the value of a 0-d tensor at the positions ``index`` along ``dim``."""
+    """Return ``self`` with the value of a 0-d tensor at the positions ``index`` along ``dim``."""
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad or index.ndim > 1:
         return NotImplemented
     line = torch.zeros(self.shape[dim] if self.ndim else 1, dtype=torch.bool)
@@ -68,9 +68,9 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 def _stand_in(
     overload: OpOverload, form: Callable[..., Tensor], expanded: Callable[..., None] | None = None
 ) -> None:
-    """Trace the form, whose derivative PyTorch can trace too; else PyTorch's own kernel.
+    """Trace ``form``, whose derivative can be traced; if it returns ``NotImplemented``, PyTorch's kernel.
 
-    ``expanded`` writes into expanded tensors, which every trace needs.
+    ``expanded`` writes into expanded tensors. If it is given, all traces use this kernel.
     """
 
     def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:

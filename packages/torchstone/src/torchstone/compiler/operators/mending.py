@@ -1,4 +1,4 @@
-"""Operators that PyTorch traces wrongly or not at all, and what is traced instead."""
+"""Corrections for operators that PyTorch traces wrongly or not at all."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Tensor = torch.Tensor
 
 # Gradients of pooling, for users --------------------------------------------------------
 
-# Their lowerings look for a window's maximum inside the window, where autograd finds it. A call that is
-# not part of that derivative may have any indices.
+# The lowerings look for a window's maximum inside the window, where autograd finds it. A user's own call,
+# which is not part of that derivative, may have any indices.
 
 
 @decomposes(aten.max_pool2d_with_indices_backward.default)
@@ -48,7 +48,7 @@ ASK_AUTOGRAD: dict[Any, Callable[..., Any]] = {
 }
 """Decompositions that depend on the derivative in progress.
 
-Where a graph that holds a backward pass is traced again, they belong to the first trace alone.
+If a graph with a backward pass is traced again, use them for the first trace only.
 """
 
 
@@ -56,14 +56,14 @@ Where a graph that holds a backward pass is traced again, they belong to the fir
 
 
 def kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
-    """The compiled derivative in place of an expansion, where PyTorch has one."""
+    """Return a kernel that calls the compiled derivative, if PyTorch has an expansion in its place."""
     if AUTOGRAD not in python_kernels(overload):
         return {}
     return {AUTOGRAD: partial(call_compiled, overload, AUTOGRAD)}
 
 
 def _one_margin(self: Tensor, target: Tensor, reduction: int) -> bool:
-    """Whether one row is not reduced: to its loss PyTorch's metadata give the shape ``(1,)`` of a batch."""
+    """Whether the loss of a single row is not reduced: PyTorch's metadata give it the shape ``(1,)``."""
     return reduction == 0 and self.ndim == 1 and self.shape == target.shape
 
 
@@ -73,18 +73,18 @@ def _margin_shapes(mode: Any, _: Any, self: Tensor, target: Tensor, reduction: i
 
 
 _MARGIN = aten.multilabel_margin_loss_forward.default
-# PyTorch's counts places behind the first -1 as targets (torch/_decomp/decompositions.py).
+# PyTorch's expansion counts places after the first -1 as targets (torch/_decomp/decompositions.py).
 declare(_MARGIN, mended=partial(kept_whole, _MARGIN), shapes=PartialRule(_one_margin, _margin_shapes))
 _MULTI_MARGIN = aten.multi_margin_loss.default
-# PyTorch's takes an unknown reduction for none.
+# PyTorch's expansion treats an unknown reduction as none.
 declare(_MULTI_MARGIN, mended=partial(kept_whole, _MULTI_MARGIN))
 
 
 @decomposes(aten.isin.Tensor_Tensor)
 def _isin(elements: Tensor, among: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each element is one of ``among``: in a sorted list PyTorch's search loses its way at NaN.
+    """Whether each element is one of ``among``. PyTorch's search in a sorted list fails at NaN.
 
-    Few values are compared with each element, as PyTorch does it.
+    If ``among`` has few values, each is compared with all elements, as PyTorch does.
     """
     dtype = torch.promote_types(elements.dtype, among.dtype)
     wanted, values = elements.to(dtype), among.to(dtype).flatten()
@@ -100,9 +100,9 @@ def _isin(elements: Tensor, among: Tensor, *, assume_unique: bool = False, inver
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """The input itself where nothing is dropped, of which PyTorch's expansion makes a copy.
+    """Apply dropout. If nothing is dropped, return the input itself, where PyTorch's expansion copies it.
 
-    Where everything is dropped, infinities and NaN become NaN and zeros keep their signs.
+    If everything is dropped, infinities and NaN become NaN, and zeros keep their signs.
     """
     empty = any(isinstance(size, int) and size == 0 for size in input.shape)
     if not train or p == 0 or empty:
@@ -116,13 +116,13 @@ def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
 declare(aten.dropout.default, mended=lambda: {AUTOGRAD: _dropout, COMPOSITE: _dropout})
 
 
-# The schemas of these say that the results are new tensors, and they share memory with the input. To
-# autograd they are not views, and a write into one part leaves what was saved of another as it is:
-# cells of GRUs write into parts that they differentiate.
+# The schemas of these operators say that the results are new tensors, but they share memory with the input.
+# To autograd, they are not views, and a write into one part does not invalidate what was saved of another.
+# GRU cells rely on this: they write into parts that they differentiate.
 
 
 class _Parts(torch.autograd.Function):
-    """Ranges of an axis, each a tensor with a version counter of its own."""
+    """A split of an axis into ranges, each a tensor with its own version counter."""
 
     @staticmethod
     def forward(self: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
@@ -142,13 +142,13 @@ class _Parts(torch.autograd.Function):
 
 
 def ranges(self: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-    """Views of ``sizes`` rows of axis ``dim``, one after the other."""
+    """Return consecutive views of ``sizes`` rows each along axis ``dim``."""
     starts = itertools.accumulate(sizes, initial=0)
     return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=False))
 
 
 def equal_sizes(self: Tensor, split_size: int, dim: int) -> list[int]:
-    """The sizes of parts of ``split_size`` rows of axis ``dim``, fewer in the last one."""
+    """Return the sizes of parts with ``split_size`` rows of axis ``dim``; the last part may be smaller."""
     size = self.shape[dim]
     before = max((size - 1) // split_size, 0) if split_size else 0
     return [split_size] * int(before) + [size - split_size * int(before)]
@@ -170,11 +170,11 @@ declare(
 )
 
 
-# What writes ----------------------------------------------------------------------------
+# Operators that write --------------------------------------------------------------------
 
 
 def _writes(overload: Any, expansion: Callable[..., Any]) -> None:
-    """Give an overload that writes an expansion, where it has none."""
+    """Give an overload that writes an expansion, if it has none."""
 
     def mended() -> dict[Any, Callable[..., Any]]:
         return {} if COMPOSITE in python_kernels(overload) else {COMPOSITE: expansion}
@@ -183,7 +183,7 @@ def _writes(overload: Any, expansion: Callable[..., Any]) -> None:
 
 
 def _written(functional: Any) -> Callable[..., Any]:
-    """``functional`` as an expansion of its ``out=`` form."""
+    """Return an expansion of the ``out=`` form of ``functional``."""
 
     def expansion(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
         return out.copy_(functional(*args, **kwargs))
@@ -202,21 +202,21 @@ def _batch_norm_out(
     return tuple(into.copy_(one) for into, one in zip((out, save_mean, save_invstd), made, strict=True))
 
 
-# For tensor subclasses, which traced tensors are, the result goes to a local name and not into ``out``
-# (aten/src/ATen/native/LinearAlgebra.cpp, matrix_rank_impl).
+# For tensor subclasses such as traced tensors, PyTorch assigns the result to a local variable and does not
+# write it into ``out`` (aten/src/ATen/native/LinearAlgebra.cpp, matrix_rank_impl).
 _RANK = aten.linalg_matrix_rank
 _writes(_RANK.atol_rtol_tensor_out, _written(_RANK.atol_rtol_tensor))
 _writes(_RANK.atol_rtol_float_out, _written(_RANK.atol_rtol_float))
 _writes(_RANK.out, _written(_RANK.default))
 _writes(_RANK.out_tol_tensor, _written(_RANK.tol_tensor))
-# Functionalization hands the results out in the order of arguments: the output as running statistics.
+# Functionalization returns results in the order of arguments, so the output comes back as running statistics.
 _writes(aten._native_batch_norm_legit.out, _batch_norm_out)
-# Functionalization knows no polygamma_.
+# Functionalization does not know polygamma_.
 _writes(aten.polygamma_.default, _polygamma_)
 
 
 # Questions about values -----------------------------------------------------------------
 
-# PyTorch's derivatives ask them while they are traced, and go on with the answer.
+# PyTorch's derivatives ask these questions while they are traced, and continue with the answer given here.
 declare(aten.allclose.default, answer=True)  # a loss does not depend on the phases of singular vectors
-declare(aten.equal.default, answer=False)  # the windows of istft vanish nowhere
+declare(aten.equal.default, answer=False)  # the windows of istft are zero nowhere

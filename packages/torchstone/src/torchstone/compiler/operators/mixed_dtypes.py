@@ -1,8 +1,9 @@
-"""Results of calls whose operands have different dtypes, where PyTorch's metadata and its kernels disagree.
+"""Result dtypes of calls with operands of different dtypes, if PyTorch's metadata and kernels disagree.
 
-The kernels decide: these losses, their gradients, and that of ``mish`` have the dtype of their input,
-those of softmax that of the gradient, and normalizations of 16-bit inputs by float32 parameters keep
-float32 statistics. Not here: calls that the kernels refuse (``compiler.rehearsal``).
+The rules here follow the kernels. These losses, their gradients and the gradient of ``mish`` have the
+dtype of their input. The gradient of softmax has the dtype of the incoming gradient. Normalizations of
+16-bit inputs with float32 parameters have float32 statistics. Not here: calls that the kernels refuse
+(``compiler.rehearsal``).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ aten = namespace("aten")
 
 Tensor = torch.Tensor
 DTypes = Sequence[torch.dtype | None] | None
-"""The dtype of each result, None for the one that the metadata say; None if all of these are right."""
+"""The dtype of each result, or None for a result whose metadata are right; None if all metadata are right."""
 
 _asking: ContextVar[bool] = ContextVar("asking", default=False)
-"""Whether a rule asks for PyTorch's own metadata."""
+"""Whether a rule is computing PyTorch's own metadata at the moment."""
 
 
 def _declare(dtypes: Callable[..., DTypes], *overloads: Any) -> None:
@@ -65,7 +66,7 @@ def _of_activation_gradient(grad: Tensor, x: Tensor) -> DTypes:
 
 
 def _of_softmax_gradient(grad: Tensor, _: Tensor, __: int, dtype: torch.dtype) -> DTypes:
-    # On accelerators a 16-bit input has float32 results, and this gradient is in its dtype again.
+    # On accelerators, results for 16-bit inputs are float32; the gradient has the dtype of the input again.
     widened = grad.dtype == torch.float32 and dtype in (torch.float16, torch.bfloat16)
     return None if grad.dtype == dtype or widened else (grad.dtype,)
 
@@ -103,7 +104,7 @@ def _of_functional_update(*args: Any) -> DTypes:
 
 
 def _of_statistics(x: Tensor, *parameters: Tensor | None) -> DTypes:
-    """A result in the dtype of ``x``, a mean and an inverse deviation in that of the parameters."""
+    """Return dtypes: of ``x`` for the result, and of the parameters for the mean and inverse deviation."""
     dtype = next((one.dtype for one in parameters if one is not None), x.dtype)
     return None if dtype == x.dtype else (None, dtype, dtype)
 

@@ -1,4 +1,4 @@
-"""Fake quantization with its observer in one operator, as quantization-aware training calls it."""
+"""The operator of fake quantization and its observer, which quantization-aware training calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def fused_moving_average_observer(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """Moves the range toward that of ``self``, makes a scale and a zero point of it, and rounds ``self``.
+    """Move the range toward that of ``self``, compute scale and zero point from it, and round ``self``.
 
     Returns the result, a mask of the elements within the range, and the new ``running_min``,
-    ``running_max``, ``scale``, and ``zero_point``. ``observer_on`` and ``fake_quant_on`` turn off their
-    parts. With ``per_row_fake_quant`` each index along axis 0 has a range of its own.
+    ``running_max``, ``scale``, and ``zero_point``. If ``observer_on`` is 0, the range does not change. If
+    ``fake_quant_on`` is 0, ``self``, scale and zero point do not change. With ``per_row_fake_quant``, each
+    index along axis 0 has its own range.
     """
     rows = self.shape[0] if per_row_fake_quant else 1
     check(
@@ -73,7 +74,7 @@ def _moved(before: torch.Tensor, now: torch.Tensor, share: float) -> torch.Tenso
 def _parameters(
     low: torch.Tensor, high: torch.Tensor, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The scale and the zero point of a grid that has 0 and covers a range, in float64."""
+    """Return scale and zero point, in float64, of a grid that contains 0 and covers a range."""
     low, high = low.double(), high.double()
     steps = quant_max - quant_min
     half, both_sides = steps // 2, (low < 0) & (high > 0)

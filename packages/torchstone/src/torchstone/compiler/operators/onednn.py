@@ -1,9 +1,9 @@
 """Layers of LSTMs that run on eager PyTorch's own kernel, oneDNN's, between compiled parts.
 
-That kernel lays the weights out once per call and keeps the gates of a step in its caches, which a
-loop of a compiler does not. It is an operator of Torchstone's here, for one layer and direction, with a
-derivative that is one operator too. Whoever traces a graph for a device that has the kernel says with
-:func:`choosing` which layers run on it; without that, none does. Exports never contain it.
+The kernel lays out the weights once per call and keeps the gates of a step in CPU caches. A compiled
+loop does neither. Here the kernel is an operator of Torchstone, for one layer and direction, whose
+derivative is one operator too. Code that traces a graph for a device with this kernel uses
+:func:`choosing` to select the layers that run on it. By default, no layer does. Exports never contain it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODE = 2
 
 @dataclass(frozen=True)
 class Layer:
-    """The sizes that decide how fast a float32 layer is; ``saving`` if a gradient is needed."""
+    """The sizes that decide how fast a float32 layer is; ``saving`` is True if a gradient is needed."""
 
     steps: int
     batch: int
@@ -48,7 +48,7 @@ _prefers: ContextVar[Callable[[Layer], bool] | None] = ContextVar("prefers", def
 
 @contextmanager
 def choosing(prefers: Callable[[Layer], bool] | None) -> Iterator[None]:
-    """Inside, layers that ``prefers`` says so of are traced as calls of the kernel; None: none is."""
+    """Inside, layers for which ``prefers`` is true are traced as calls of the kernel; with None, none is."""
     token = _prefers.set(prefers)
     try:
         yield
@@ -64,7 +64,7 @@ def any_chosen() -> bool:
 def takes(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor]) -> bool:
     """Whether a layer over ``x``, ``[time, batch, inputs]``, is to run on the kernel.
 
-    ``hx`` are its two states, ``[batch, hidden]``; ``params`` two weights and, if any, two biases.
+    ``hx`` are the two states, ``[batch, hidden]``, and ``params`` two weights and, if any, two biases.
     """
     prefers = _prefers.get()
     if prefers is None or not any_chosen() or len(hx) != 2 or len(params) not in (2, 4):
@@ -82,7 +82,7 @@ def _saving(*tensors: Tensor) -> bool:
 
 
 def run_layer(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], reverse: bool) -> Tensors:
-    """Output, last hidden state and last cell state of a layer that :func:`takes` says yes to."""
+    """Return output, last hidden state and last cell state of a layer for which :func:`takes` is true."""
     of_input, of_hidden = params[:2]
     biases = params[2:] or [of_input.new_zeros(of_input.shape[0])] * 2
     saving = _saving(x, *hx, *params)
@@ -92,7 +92,7 @@ def run_layer(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], reverse
 
 def _forward(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, saving: bool) -> Tensors:
     hidden, states = h.shape[-1], (h.contiguous(), c.contiguous())
-    # The kernel keeps what its gradient needs only where gradients are recorded.
+    # The kernel keeps what its gradient needs only if gradients are recorded.
     with below_autograd(), torch.set_grad_enabled(saving):
         made = aten.mkldnn_rnn_layer.default(
             x.contiguous(), *params, *states, reverse, [], _MODE, hidden, 1, True, False, False, saving
@@ -102,7 +102,7 @@ def _forward(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, sa
 
 
 def _forward_shapes(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, saving: bool) -> Tensors:
-    """Output, last states, and the kernel's own memory, whose size only the kernel knows."""
+    """Return output, last states, and an empty tensor for the workspace, whose size only the kernel knows."""
     output = x.new_empty((*x.shape[:-1], h.shape[-1]))
     return [output, h.new_empty(h.shape), c.new_empty(c.shape), x.new_empty(0, dtype=torch.uint8)]
 
@@ -130,7 +130,7 @@ def _backward(
 def _backward_shapes(
     grads: Tensors, x: Tensor, h: Tensor, c: Tensor, params: Tensors, made: Tensors, reverse: bool
 ) -> Tensors:
-    """The gradients of input, parameters and initial states."""
+    """Return the gradients of input, parameters and initial states."""
     return [one.new_empty(one.shape) for one in (x, *params, h, c)]
 
 

@@ -1,10 +1,10 @@
-"""Operators on the integers of quantized tensors: shape rules, CPU kernels.
+"""Operators on the integers of quantized tensors: shape rules and CPU kernels.
 
 A quantized tensor is represented by its integers (int8, uint8 or int32), with scale
-and zero point as Python numbers: one of each, or one for each index along ``axis``
+and zero point as Python numbers: one of each, or one of each for every index along ``axis``
 (−1: per tensor). The CPU kernels call PyTorch's own quantized operators. As in
 PyTorch, none is differentiable. Not here: the lowerings (``aten/quantization``),
-the rules that replace PyTorch's calls (``compiler.rules.quantized``).
+and the rules that replace PyTorch's calls (``compiler.rules.quantized``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _per_tensor(integers: Tensor, scale: float, zero_point: int) -> Tensor:
 
 
 def _tensor(integers: Tensor, scale: Sequence[float], zero_point: Sequence[int], axis: int) -> Tensor:
-    """PyTorch's quantized tensor."""
+    """Return PyTorch's quantized tensor of these integers."""
     if axis < 0:
         return _per_tensor(integers, scale[0], zero_point[0])
     scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero_point)

@@ -2,10 +2,10 @@
 
 ``aten.lstm.input`` and its relatives have no shape rule. PyTorch finds their shapes
 by running every time step, in each of several passes, and differentiates the steps
-one by one. So each gets a stand-in, ``torchstone::lstm`` (``lstm_packed`` for packed
-sequences), with the same schema and the original as its CPU kernel. If a gradient is
-needed, a stand-in becomes one ``torchstone::rnn_layer`` per layer and direction, whose
-gradient is one ``torchstone::rnn_layer_backward``. Their lowerings are in
+one by one. So each of them gets a stand-in, such as ``torchstone::lstm`` (``lstm_packed``
+for packed sequences), with the same schema and the original as its CPU kernel. If a
+gradient is needed, a stand-in becomes one ``torchstone::rnn_layer`` per layer and
+direction, whose gradient is one ``torchstone::rnn_layer_backward``. The lowerings are in
 ``lowering.aten.rnn``.
 """
 
@@ -56,7 +56,7 @@ _maths = _TensorMaths()
 
 
 def _steps(rows: Tensor, batch_sizes: Tensor | None, *, backward: bool) -> Iterator[tuple[int, int]]:
-    """``(start, size)`` of each step's rows in the buffer, in the order of the loop."""
+    """Yield ``(start, size)`` of each step's rows in the buffer, in the order of the loop."""
     sizes = [rows.shape[1]] * rows.shape[0] if batch_sizes is None else batch_sizes.tolist()
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
     places = list(zip(starts, sizes, strict=True))
@@ -114,7 +114,7 @@ def _layer_shapes(
     mode: str,
     reverse: bool,
 ) -> Tensors:
-    """Output, last states, activations, and the states before each step."""
+    """Return output, last states, activations, and the states before each step."""
     if batch_sizes is None:
         _check_steps(gates.shape[0])
     lead, hidden = gates.shape[:-1], weight.shape[0] // CELLS[mode].gates
@@ -172,7 +172,7 @@ def _backward_shapes(
     mode: str,
     reverse: bool,
 ) -> Tensors:
-    """The gradients of gates, initial states, weight, bias and, if there is one, the projection."""
+    """Return gradients of gates, initial states, weight, bias and, if there is one, the projection."""
     shapes = [(*grad_output.shape[:-1], weight.shape[0]), *(grad.shape for grad in grad_last)]
     shapes += [weight.shape, weight.shape[:1], *([] if projection is None else [projection.shape])]
     return [grad_output.new_empty(shape) for shape in shapes]
@@ -218,7 +218,7 @@ def _run_layer(
     mode: str,
     reverse: bool,
 ) -> Tensors:
-    """Output and last states of one layer and direction; what its gradient needs may follow."""
+    """Return output and last states of one layer and direction; tensors for the gradient may follow."""
     if batch_sizes is None and onednn.takes(x, hx, params):
         return onednn.run_layer(x, hx, params, reverse)
     of_input, of_hidden, *rest = params
@@ -243,7 +243,7 @@ def by_layers(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
-    """A network over ``[time, batch, inputs]``, or packed ``[rows, inputs]``, layer by layer.
+    """Run a network over ``[time, batch, inputs]``, or packed ``[rows, inputs]``, layer by layer.
 
     Returns the output and the last states, ``[layers · directions, batch, hidden]`` each.
     """
@@ -295,7 +295,7 @@ def _listed(hx: Any) -> Tensors:
 
 
 def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
-    """The shape rule: the outputs are as wide as the hidden state, for each direction."""
+    """Return the shape rule of a network: each direction's output is as wide as the hidden state."""
     packed = overload_name(original) == "data"
 
     def shapes(input: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
@@ -325,7 +325,10 @@ def _first_is_taken(input: Tensor, hx: Any, params: Tensors, has_biases: bool, *
 
 
 def _stand_in(original: OpOverload, own: OpOverload) -> None:
-    """Trace a network as Torchstone's operator, or as layers if there is dropout between them."""
+    """Trace a network as Torchstone's operator, or in some cases as layers.
+
+    It becomes layers if there is dropout between them, or if oneDNN runs the first one.
+    """
     name, layered = schema_of(own).name.partition("::")[2], _layered(original)
     padded = overload_name(original) == "input"
 

@@ -1,7 +1,7 @@
-"""Resampling stays whole: PyTorch's expansions of it give other values than its kernels.
+"""Keeps resampling operators from being expanded: PyTorch's expansions give other values than its kernels.
 
-The expansions heed each scale, where some kernels go by the sizes of an axis that keeps its size or
-doubles it. They also round bytes in another way.
+The expansions use each scale factor. Some kernels use the sizes instead for an axis that keeps its size or
+doubles it. The expansions also round bytes differently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = (
 
 
 def _by_size(overload: Any) -> dict[Any, Kernel]:
-    """The overload that takes the result's size, in place of the one that takes a size or factors."""
+    """Return kernels for the overload that takes a size or factors; they call the one that takes a size."""
     present = python_kernels(overload)
     return {key: _calling_default(overload, present[key]) for key in (AUTOGRAD, COMPOSITE) if key in present}
 
@@ -41,7 +41,7 @@ def _calling_default(overload: Any, expansion: Kernel) -> Kernel:
         given = bind_schema(overload, args, kwargs)
         x, count, factors = given.pop("input"), given.pop("output_size"), given.pop("scale_factors")
         if (count is None) is (factors is None):
-            return expansion(*args, **kwargs)  # which refuses it
+            return expansion(*args, **kwargs)  # raises PyTorch's error
         if count is None:
             count = [torch.sym_int(size * factor) for size, factor in zip(x.shape[2:], factors, strict=True)]
         return default(x, count, *given.values(), *(factors or [None] * len(count)))

@@ -1,6 +1,6 @@
-"""``segment_reduce`` and its gradient: decomposed to reductions over masked elements.
+"""Decomposes ``segment_reduce`` and its gradient into reductions over masked elements.
 
-PyTorch has no decomposition. Each segment looks at all elements through a mask, which
+PyTorch has no decomposition. Here, each segment reduces all elements under a mask, which
 a compiler fuses into one reduction. A loop would need one step per segment.
 """
 
@@ -32,7 +32,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: Any = None,
 ) -> Tensor:
-    """Reduce each segment of dimension ``axis``, the last of ``lengths`` or ``offsets``, to one element."""
+    """Reduce each segment along ``axis``, the last axis of ``lengths`` or ``offsets``, to one element."""
     if lengths is not None:
         require(lambda: lengths >= 0, "lengths contains negative value!")
         if not unsafe:
@@ -67,7 +67,7 @@ def segment_reduce_backward(
     axis: int = 0,
     initial: Any = None,
 ) -> Tensor:
-    """Each element's share of its segment's gradient; elements tied for an extremum share it equally."""
+    """Return each element's share of its segment's gradient; elements tied for an extremum share equally."""
     starts, ends = _bounds(lengths, offsets)
     inside = _inside(starts, ends, data, axis)
     weight, result, element = grad.unsqueeze(axis + 1), output.unsqueeze(axis + 1), data.unsqueeze(axis)
@@ -82,7 +82,7 @@ def segment_reduce_backward(
 
 
 def _bounds(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Where segments start and end."""
+    """Return where segments start and end."""
     if offsets is not None:
         return offsets[..., :-1], offsets[..., 1:]
     assert lengths is not None
@@ -91,14 +91,14 @@ def _bounds(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Ten
 
 
 def _inside(starts: Tensor, ends: Tensor, data: Tensor, axis: int) -> Tensor:
-    """Whether each element belongs to each segment: ``[..., segments, elements, 1, …]``."""
+    """Return a mask of the elements in each segment: ``[..., segments, elements, 1, …]``."""
     places = torch.arange(data.shape[axis], device=data.device)
     inside = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
     return inside.reshape(*inside.shape, *[1] * (data.dim() - axis - 1))
 
 
 def _spread(sizes: Tensor, result: Tensor, axis: int) -> Tensor:
-    """Broadcast numbers of elements to the dimensions of the result up to ``axis``."""
+    """Reshape the sizes of segments so that they broadcast to the result."""
     return sizes.reshape(*sizes.shape, *[1] * (result.dim() - axis - 1))
 
 
@@ -123,7 +123,7 @@ def _with_initial(result: Tensor, reduce: str, initial: Any) -> Tensor:
 
 
 def _products_of_others(inside: Tensor, data: Tensor, axis: int, initial: Any) -> Tensor:
-    """For each segment and element, the product of the segment's other elements and the initial value."""
+    """Return, per segment and element, the product of the segment's other elements and the initial value."""
     count = data.shape[axis]
     others = ~torch.eye(count, dtype=torch.bool, device=data.device)
     others = others.reshape(count, count, *[1] * (data.dim() - axis - 1))

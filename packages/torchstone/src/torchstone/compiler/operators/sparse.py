@@ -1,12 +1,12 @@
 """Operators on the dense parts of sparse tensors: shape rules, CPU kernels, derivatives.
 
-A sparse tensor is int64 ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, …]``.
+A sparse tensor is represented by int64 ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, …]``.
 The number of entries n is part of the shape. Padding entries have an index one past
 the end in every dimension, and zero values. They come last, and ``count`` (0-d int64)
 is the number of actual entries.
 
 Most CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
-(``aten/sparse``), the rules that replace PyTorch's calls (``compiler.rules.sparse``).
+(``aten/sparse``), and the rules that replace PyTorch's calls (``compiler.rules.sparse``).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Tensor = torch.Tensor
 
 
 def _there(indices: Tensor, size: Sequence[int]) -> Tensor:
-    """Which entries are not padding: bool ``[n]``."""
+    """Return a mask of the entries that are not padding: bool ``[n]``."""
     return (indices < torch.tensor(size)[:, None]).all(0)
 
 
 def _coo(indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
-    """PyTorch's sparse tensor of the actual entries."""
+    """Return PyTorch's sparse tensor with the actual entries."""
     kept = _there(indices, size)
     shape = (*size, *values.shape[1:])
     return torch.sparse_coo_tensor(indices[:, kept], values[kept], shape, check_invariants=False)
 
 
 def _padded(sparse: Tensor, size: Sequence[int], bound: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices and values of a coalesced tensor, truncated or padded to ``bound``, and their true number."""
+    """Return indices and values of a coalesced tensor, cut or padded to ``bound``, and the true count."""
     indices, values = sparse.indices()[:, :bound], sparse.values()[:bound]
     missing = bound - indices.shape[1]
     end = torch.tensor(size)[:, None].expand(-1, missing)
@@ -232,7 +232,7 @@ implement(
 def _gradients_of_mm(
     indices: Tensor, values: Tensor, size: Sequence[int], mat2: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of ``values`` and ``mat2``."""
+    """Return the gradients of ``values`` and ``mat2``."""
     of_values = own.sparse_sampled_mm(indices, grad, mat2.mH)
     return of_values, own.sparse_mm(indices.flip(0), values.conj(), list(size)[::-1], grad)
 
@@ -255,7 +255,7 @@ def _keep_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) ->
 
 
 def _conjugates(factors: Mapping[str, Any]) -> Iterator[Any]:
-    """The conjugates of ``beta`` and ``alpha``, by which gradients are multiplied."""
+    """Yield the conjugates of ``beta`` and ``alpha``, by which gradients are multiplied."""
     for factor in (factors["beta"], factors["alpha"]):
         yield factor.conjugate() if isinstance(factor, complex) else factor
 
@@ -268,7 +268,7 @@ def _addmm_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _gradients_of_sampled(indices: Tensor, mat1: Tensor, mat2: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of ``mat1`` and ``mat2``."""
+    """Return the gradients of ``mat1`` and ``mat2``."""
     size = [mat1.shape[0], mat2.shape[1]]
     of_mat1 = own.sparse_mm(indices, grad, size, mat2.mH.contiguous())
     of_mat2 = own.sparse_mm(indices.flip(0), grad, size[::-1], mat1.conj()).mT
@@ -336,7 +336,7 @@ def _softmax_backward(
 
 
 def _sums_of_groups(terms: Tensor, group: Tensor, groups: int) -> Tensor:
-    """For each term, the sum over its group."""
+    """Return, for each term, the sum over its group."""
     return terms.new_zeros((groups, *terms.shape[1:])).index_add_(0, group, terms)[group]
 
 

@@ -1,6 +1,6 @@
-"""Covariances, correlations and quantiles as PyTorch could trace them.
+"""Covariances, correlations and quantiles in a form that PyTorch can trace.
 
-PyTorch checks weights and quantiles before it computes. Here an assertion checks them, if values are checked.
+PyTorch checks weights and quantiles before it computes. Here assertions do, if values are checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tensor = torch.Tensor
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariance of rows, as ATen computes it (aten/src/ATen/native/Correlation.cpp).
+    """Return the covariance of rows, as ATen computes it (aten/src/ATen/native/Correlation.cpp).
 
     Raises the same errors as ATen for shapes and dtypes that do not fit.
     """
@@ -52,7 +52,7 @@ def cov(
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlations of rows: covariances divided by standard deviations, clipped to [-1, 1]."""
+    """Return correlations of rows: covariances divided by standard deviations, clipped to [-1, 1]."""
     _require_rows("corrcoef", input)
     covariance = cov(input)
     if not covariance.ndim:
@@ -100,7 +100,10 @@ def require_quantiles(q: Tensor) -> None:
 
 
 def _quantile(overload: OpOverload) -> Callable[..., Tensor]:
-    """PyTorch's own, which looks at ``q`` only where it is not traced. Exports have a capture rule for it."""
+    """Return PyTorch's expansion and an assertion for ``q``, which it does not check in a trace.
+
+    Exports have a capture rule instead.
+    """
 
     def expansion(self: Tensor, q: Tensor, *rest: Any, **options: Any) -> Tensor:
         if not torch.compiler.is_exporting():

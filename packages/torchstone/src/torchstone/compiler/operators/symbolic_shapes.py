@@ -1,4 +1,4 @@
-"""Shape rules for symbolic sizes, of operators that PyTorch can trace with numbers alone."""
+"""Shape rules with symbolic sizes for operators that PyTorch can trace only with plain numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _elementwise(grad: Tensor, self: Tensor, *_: Any) -> Tensor:
 
 
 def _factors(self: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns lie one after the other, as LAPACK has them."""
+    """Return the results of ``geqrf``, whose matrix lies in memory column by column, as in LAPACK."""
     *batch, rows, columns = self.shape
     return torch.empty_like(self.mT.contiguous()).mT, self.new_empty([*batch, torch.sym_min(rows, columns)])
 

@@ -1,4 +1,4 @@
-"""Contexts in which a thread traces operators as their records say, and not as PyTorch does by itself."""
+"""Contexts in which a thread traces operators as their records say, instead of as PyTorch does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...torch_internals.patches import Patch, patched, tracing
 def standing_in(*overloads: OpOverload) -> Iterator[None]:
     """Make this thread trace stand-ins for operators that PyTorch would unroll or could not trace.
 
-    Without ``overloads``, for all that have one.
+    Without ``overloads``, this applies to all operators that have a stand-in.
     """
     table = registry.table("stand_in")
     with tracing(), patched(*(kernels(one, table[one]) for one in overloads or table)):
@@ -27,10 +27,10 @@ def standing_in(*overloads: OpOverload) -> Iterator[None]:
 
 @contextmanager
 def mended_operators() -> Iterator[None]:
-    """Inside, this thread traces as they are meant the operators that PyTorch traces wrongly or not at all.
+    """Inside, this thread traces operators correctly that PyTorch traces wrongly or not at all.
 
-    Those with wrong expansions stay whole and have their own derivatives; some that write have
-    expansions; some have rules for fake tensors.
+    Operators with wrong expansions are not expanded and have their own derivatives. Some operators that
+    write get expansions, and some operators get rules for fake tensors.
     """
     mended = registry.table("mended").items()
     with (
@@ -48,21 +48,21 @@ def mended_operators() -> Iterator[None]:
 
 @cache
 def _mend(overload: OpOverload, make: Callable[[], Any], present: frozenset[Any]) -> Patch:
-    """The same change as long as the kernels that are present are the same, so that others can tell."""
+    """Return the same patch as long as the present kernels are the same, so that others can compare it."""
     del present
     return kernels(overload, make())
 
 
 @contextmanager
 def passing_value_checks() -> Iterator[None]:
-    """Trace derivatives as if their checks of values passed: a program cannot raise.
+    """Trace derivatives as if their checks of values passed, since a program cannot raise.
 
-    For graphs alone: to the same question in a user's code there is no answer.
+    Use this only to trace graphs. If a user's own code asks the same question, the answer is not known.
     """
     with tracing(), patched(*rules(dict.fromkeys(registry.table("answer"), _answer))):
         yield
 
 
 def _answer(_: Any, operator: OpOverload, *args: Any, **kwargs: Any) -> bool | None:
-    """A rule for fake tensors."""
+    """Return the answer in the operator's record, as a rule for fake tensors."""
     return registry.record(operator).answer

@@ -1,7 +1,7 @@
-"""Capture rules: what is called instead of callables that ``torch.export`` cannot trace.
+"""Capture rules: functions that replace callables that ``torch.export`` cannot trace.
 
-:func:`capture_rule` registers one; :func:`replacing` puts all of them in force for
-a block. Where a result's size depends on values, a rule pads it to a size that
+:func:`capture_rule` registers a rule. Inside :func:`replacing`, all rules are in
+force. If the size of a result depends on values, a rule pads it to a size that
 the user declares with :func:`bounds`. Results that are not dense tensors (sparse,
 quantized and packed ones) are a :class:`StandIn` while a model is traced.
 
@@ -23,7 +23,7 @@ from .registry import (
     without_stand_ins,
 )
 
-# They register with the above.
+# These modules register their rules when they are imported.
 from . import attention, batch_norm, collectives, losses, masked_updates, packed  # isort: skip
 from . import quantized, sized_by_values, sparse, statistics, views  # isort: skip
 

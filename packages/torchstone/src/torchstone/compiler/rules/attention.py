@@ -1,4 +1,4 @@
-"""Capture rules for multi-head attention, which PyTorch traces as the operators inside, and for its masks."""
+"""Capture rules for multi-head attention, which PyTorch would trace as many operators, and for its masks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> Any:
-    """As one operator; with dropout or static keys and values, as PyTorch traces it."""
+    """Call a single operator; with dropout or static keys and values, PyTorch's function is traced."""
     if (training and dropout_p) or static_k is not None or static_v is not None:
         return NotImplemented
     if embed_dim_to_check != query.shape[-1]:
@@ -74,5 +74,5 @@ def multi_head_attention_forward(
 @capture_rule(detect_causal_mask, in_dynamo=True)
 @capture_rule(DETECT_CAUSAL_MASK)
 def causal_mask(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """What the caller says. PyTorch looks at the mask's values, to know whether it may leave it away."""
+    """Whether the caller says that the mask is causal. PyTorch would read the values of the mask."""
     return is_causal is True

@@ -1,4 +1,4 @@
-"""Capture rule for batch norm with a cumulative average, whose factor PyTorch reads as a Python number."""
+"""The capture rule for batch norm with a cumulative average: PyTorch reads its factor as a Python number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 
 @capture_rule(torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
 def batch_norm(module: Any) -> Any:
-    """With ``momentum=None`` a twin that shares the weights and computes the factor as a tensor."""
+    """For ``momentum=None``, return a copy that shares the weights and computes the factor as a tensor."""
     if module.momentum is not None or not module.track_running_stats:
         return module
     twin = copy.copy(module)
@@ -26,7 +26,7 @@ def batch_norm(module: Any) -> Any:
 
 
 def _forward(norm: Any, input: Tensor) -> Tensor:
-    """Normalized by the batch; the running statistics are the means over all batches so far."""
+    """Normalize by the batch, and update the running statistics to the means over all batches so far."""
     if not norm.training:
         return type(norm).forward(norm, input)
     check_batch_norm_input(norm, input)

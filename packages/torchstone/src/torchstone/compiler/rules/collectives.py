@@ -1,6 +1,6 @@
 """Capture rules for collectives that write into tensors and that ``torch.export`` cannot trace.
 
-PyTorch itself traces the other collectives of ``torch.distributed`` as functional ones, followed by a copy.
+PyTorch itself traces the other collectives of ``torch.distributed`` as functional ones followed by a copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def broadcast(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> None:
-    """The functional broadcast, and a copy into the tensor; nothing is left to wait for."""
+    """Call the functional broadcast, wait for it, and copy its result into ``tensor``."""
     if async_op:
         raise NotImplementedError(
             "broadcast with async_op=True returns work to wait for, which no graph holds"
@@ -37,30 +37,30 @@ def broadcast(
 
 
 def all_reduce_(input: Tensor, reduce_op: str, group_name: Any) -> Tensor:
-    """The functional form, and a copy into the tensor."""
+    """Call the functional all-reduce, and copy its result into ``input``."""
     return input.copy_(c10d.all_reduce(input, reduce_op, group_name))
 
 
 def all_reduce_coalesced_(inputs: Sequence[Tensor], reduce_op: str, group_name: Any) -> list[Tensor]:
-    """As above, for each tensor."""
+    """Call the functional all-reduce of several tensors, and copy the results into ``inputs``."""
     made = c10d.all_reduce_coalesced(inputs, reduce_op, group_name)
     return [one.copy_(new) for one, new in zip(inputs, made, strict=True)]
 
 
 def broadcast_(input: Tensor, src: int, group_name: Any) -> Tensor:
-    """As above."""
+    """Call the functional broadcast, and copy its result into ``input``."""
     return input.copy_(c10d.broadcast(input, src, group_name))
 
 
 def all_gather_into_tensor_out(input: Tensor, group_size: int, group_name: Any, *, out: Tensor) -> Tensor:
-    """As above, into ``out``."""
+    """Call the functional all-gather, and copy its result into ``out``."""
     return out.copy_(c10d.all_gather_into_tensor(input, group_size, group_name))
 
 
 def reduce_scatter_tensor_out(
     input: Tensor, reduce_op: str, group_size: int, group_name: Any, *, out: Tensor
 ) -> Tensor:
-    """As above, into ``out``."""
+    """Call the functional reduce-scatter, and copy its result into ``out``."""
     return out.copy_(c10d.reduce_scatter_tensor(input, reduce_op, group_size, group_name))
 
 

@@ -1,4 +1,4 @@
-"""Capture rules for losses that PyTorch has no operator for: Torchstone's operators stay whole."""
+"""Capture rules that call Torchstone's operators for losses for which PyTorch has no operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """PyTorch looks whether a variance in a tensor is negative; here it counts as ``eps``."""
+    """Treat negative variances in a tensor as ``eps``; PyTorch reads the values and raises."""
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
@@ -40,7 +40,7 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """As one operator; with the deprecated parameters, as PyTorch traces it."""
+    """Call a single operator; with the deprecated parameters, PyTorch's function is traced."""
     if size_average is not None or reduce is not None:
         return NotImplemented
     loss: Tensor = own.multilabel_soft_margin_loss(input, target, weight, reduction)

@@ -1,4 +1,4 @@
-"""Capture rules for writes under a mask, where their derivatives are traced without the Python dispatcher."""
+"""Capture rules for masked writes, for derivatives that are traced without the Python dispatcher."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Capture rules for packed sequences, whose number of rows depends on the lengths.
 
-Packed data gets as many rows as the padded sequence has steps in all its
-members: the rows that PyTorch's has come first, zeros after them.
+Here, packed data has a row for each step of each padded sequence (time · batch
+rows). The rows of PyTorch's packed data come first, followed by zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 
 
 class BatchSizes(StandIn):
-    """How many sequences reach each step, int64 ``[steps]``; ``batch`` is the number of sequences."""
+    """The number of sequences that reach each step, int64 ``[steps]``; ``batch`` is the number of all."""
 
     kind = "packed"
     dtype, device = torch.int64, torch.device("cpu")
@@ -37,13 +37,13 @@ class BatchSizes(StandIn):
         return self
 
     def parts(self) -> Tensor:
-        """What a program returns."""
+        """Return the tensor that a program returns for this."""
         return self.sizes
 
 
 @capture_rule(tensors.pack_padded_sequence, of=[own.pack_padded_sequence])
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, BatchSizes]:
-    """Rows of all sequences step by step; ``lengths`` are in descending order."""
+    """Return the rows of all sequences, step by step; ``lengths`` must be in descending order."""
     require(lambda: lengths > 0, "Length of all samples has to be greater than 0")
     require(lambda: lengths[1:] <= lengths[:-1], "`lengths` array must be sorted in decreasing order")
     data, sizes = own.pack_padded_sequence(input, lengths, batch_first)
@@ -54,7 +54,7 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> t
 def pad_packed_sequence(
     data: Tensor, batch_sizes: Any, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:
-    """The padded sequences and their lengths."""
+    """Return the padded sequences and their lengths."""
     if not isinstance(batch_sizes, BatchSizes):
         return NotImplemented
     padded, lengths = own.pad_packed_sequence(

@@ -1,8 +1,8 @@
 """Capture rules for PyTorch's quantized tensors, operators and modules.
 
-:class:`Quantized` stands in for a quantized tensor: its integers, with scale and
-zero point as numbers of the program. Modules with packed weights are replaced by
-:class:`_Layer`, whose weights are plain integers.
+:class:`Quantized` stands in for a quantized tensor. It has the tensor's integers, and
+scale and zero point as numbers that are part of the program. Modules with packed weights
+are replaced by :class:`_Layer`, whose weights are plain integers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tensor = torch.Tensor
 
 
 class Quantized(StandIn):
-    """Integers with one scale and zero point, or with one of each for every index along ``axis``."""
+    """A quantized tensor: integers with one scale and zero point, or one of each per index along ``axis``."""
 
     kind = "quantized"
     is_quantized = True
@@ -80,22 +80,22 @@ class Quantized(StandIn):
         return numbers[0]
 
     def parameters(self) -> tuple[float, int]:
-        """Scale and zero point of the whole tensor."""
+        """Return scale and zero point of the whole tensor; raises if the tensor is quantized per channel."""
         return self.q_scale(), self.q_zero_point()
 
     def mapped(self, integers: Tensor) -> Quantized:
-        """Other integers with the same parameters."""
+        """Return a tensor of other integers with the same parameters."""
         return Quantized(integers, self._scale, self._zero_point, self._axis, self.dtype)
 
     def parts(self) -> dict[str, Any]:
-        """What a program returns."""
+        """Return the values that a program returns for this, by name."""
         return {"integers": self._integers, "scale": self._scale, "zero_point": self._zero_point}
 
     def relu(self) -> Quantized:
         return self.mapped(own.quantized_relu(self._integers, *self.parameters()))
 
 
-# What moves or selects elements does the same with the integers (if there is one scale).
+# Operators that move or select elements do the same with the integers, if there is only one scale.
 _MOVES = (
     *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "clone", "detach"),
     *("permute", "transpose", "t", "movedim", "expand", "repeat", "flip"),
@@ -138,7 +138,7 @@ def _storage(dtype: torch.dtype) -> torch.dtype:
 
 @capture_rule(torch.quantize_per_tensor, of=[own.quantize])
 def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> Quantized:
-    """Scale and zero point are numbers, or tensors whose values the program is made for."""
+    """Quantize with a scale and zero point that are numbers, or tensors whose values become constants."""
     scale, zero_point = _number(scale), int(_number(zero_point))
     made = own.quantize(input, [scale], [zero_point], -1, _storage(dtype))
     return Quantized(made, [scale], [zero_point], -1, dtype)
@@ -148,7 +148,7 @@ def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: torch
 def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype
 ) -> Quantized:
-    """As :func:`quantize_per_tensor`, with a scale and a zero point for each index along ``axis``."""
+    """Quantize with a scale and a zero point for each index along ``axis``, whose values become constants."""
     scale, zero_point = _numbers(scales), [int(each) for each in _numbers(zero_points)]
     made = own.quantize(input, scale, zero_point, axis, _storage(dtype))
     return Quantized(made, scale, zero_point, axis, dtype)
@@ -169,25 +169,25 @@ def _numbers(values: Tensor) -> list[float]:
 
 @capture_rule(torch.dequantize, torch.Tensor.dequantize, of=[own.dequantize])
 def dequantize(self: Any) -> Any:
-    """Floating point again."""
+    """Convert a quantized tensor to floating point."""
     return self.dequantize() if isinstance(self, Quantized) else NotImplemented
 
 
 @capture_rule(torch.int_repr, torch.Tensor.int_repr)
 def int_repr(self: Any) -> Any:
-    """The integers."""
+    """Return the integers of a quantized tensor."""
     return self.int_repr() if isinstance(self, Quantized) else NotImplemented
 
 
 @capture_rule(torch.q_scale)
 def q_scale(self: Any) -> Any:
-    """The scale, a number."""
+    """Return the scale, a Python number."""
     return self.q_scale() if isinstance(self, Quantized) else NotImplemented
 
 
 @capture_rule(torch.q_zero_point)
 def q_zero_point(self: Any) -> Any:
-    """The zero point, a number."""
+    """Return the zero point, a Python number."""
     return self.q_zero_point() if isinstance(self, Quantized) else NotImplemented
 
 
@@ -196,7 +196,7 @@ def q_zero_point(self: Any) -> Any:
 
 @capture_rule(torch.relu, torch.Tensor.relu, torch.nn.functional.relu, of=[own.quantized_relu])
 def relu(input: Any, inplace: bool = False) -> Any:
-    """ReLU of a quantized tensor."""
+    """Apply ReLU to a quantized tensor."""
     return input.relu() if isinstance(input, Quantized) else NotImplemented
 
 
@@ -250,14 +250,14 @@ for _rank in (2, 3):
 
 @capture_rule(quantized.Quantize, of=[own.quantize])
 def quantize_module(module: quantized.Quantize) -> Any:
-    """Scale and zero point are buffers of the module: the program is made for their values."""
+    """Quantize with scale and zero point from the module's buffers, whose values become constants."""
     scale, zero_point, dtype = float(module.scale), int(module.zero_point), module.dtype
     return lambda x: quantize_per_tensor(x, scale, zero_point, dtype)
 
 
 @capture_rule(quantized.DeQuantize, of=[own.dequantize])
 def dequantize_module(module: quantized.DeQuantize) -> Any:
-    """Floating point again."""
+    """Convert a quantized tensor to floating point."""
     return lambda x: x.dequantize()
 
 
@@ -280,7 +280,7 @@ class _Weights(torch.nn.Module):
         self.relu = relu
 
     def parameters_of_weights(self) -> tuple[Any, ...]:
-        """Weights, their scales and zero points, bias: as the operators take them."""
+        """Return weights, their scales and zero points, and bias, in the operators' order of arguments."""
         return self.weight, self.scales, self.zeros, self.bias
 
 
@@ -324,7 +324,7 @@ for _kind in (fused.LinearReLU, fused.ConvReLU1d, fused.ConvReLU2d, fused.ConvRe
 
 
 class _DynamicLinear(_Weights):
-    """A linear layer that quantizes what it gets by its extremes."""
+    """A linear layer that quantizes its input by the input's smallest and largest element."""
 
     def __init__(self, module: dynamic.Linear, *, relu: bool) -> None:
         super().__init__(module, relu=relu)
@@ -337,7 +337,7 @@ class _DynamicLinear(_Weights):
 def _dynamic_linear(module: dynamic.Linear, *, relu: bool) -> Any:
     if module.weight().is_quantized:
         return _DynamicLinear(module, relu=relu)
-    # Weights of 16 bits: they come out as float32, and so PyTorch multiplies them.
+    # 16-bit weights: PyTorch converts them to float32 and multiplies in float32.
     plain = torch.nn.Linear(module.in_features, module.out_features, module.bias() is not None)
     plain.weight = torch.nn.Parameter(module.weight(), requires_grad=False)
     if module.bias() is not None:
@@ -352,7 +352,7 @@ capture_rule(fused.dynamic.LinearReLU, of=_DYNAMIC)(lambda module: _dynamic_line
 
 @capture_rule(dynamic.LSTM, dynamic.GRU, dynamic.LSTMCell, dynamic.GRUCell, dynamic.RNNCell)
 def dynamic_recurrent(module: torch.nn.Module) -> Any:
-    """No rule: PyTorch quantizes each step by its own extremes."""
+    """Raise :class:`CaptureError`, since PyTorch quantizes each step by its own extremes."""
     raise CaptureError(
         f"{type(module).__name__} with dynamic quantization has no capture rule",
         hint="quantize the linear layers only: quantize_dynamic(model, {torch.nn.Linear})",

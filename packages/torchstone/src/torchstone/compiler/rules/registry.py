@@ -1,4 +1,4 @@
-"""The registry of capture rules, how they come into force, and declared bounds."""
+"""The registry of capture rules, the contexts in which they are in force, and declared bounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(repr=False)
 class Rules:
-    """Rules by what they replace: functions, classes of modules, and attributes of classes and modules.
+    """Capture rules by what they replace: functions, classes of modules, and attributes of any owner.
 
-    ``dynamo`` has those functions that ``torch.compile`` replaces too.
+    ``dynamo`` has the functions that ``torch.compile`` replaces, too.
     """
 
     calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Rules:
     attributes: dict[tuple[Any, str], Callable[..., Any]] = field(default_factory=dict)
     dynamo: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
-    def __repr__(self) -> str:  # short: it is a default argument, which help() shows
+    def __repr__(self) -> str:  # short, since help() shows it as a default argument
         return f"<{len(self.calls) + len(self.modules) + len(self.attributes)} capture rules>"
 
 
@@ -56,17 +56,17 @@ def capture_rule(
 
     - a function or method that PyTorch's ``__torch_function__`` protocol reaches
       (``torch.*``, ``torch.nn.functional.*``, ``torch.ops.*``, methods of
-      ``torch.Tensor``): the rule gets its arguments. Where it returns
-      ``NotImplemented``, the original is called.
-      So it is where the arguments do not fit the rule's signature. A custom operator with a
-      rule is not traced through: a rule that always returns ``NotImplemented`` keeps it whole.
-    - a class of modules: the rule gets an instance, and returns what is called in its place.
+      ``torch.Tensor``): the rule gets its arguments. The original is called instead if the
+      rule returns ``NotImplemented``, or if the arguments do not fit the rule's signature.
+      A custom operator with a rule is not traced through, so a rule that always returns
+      ``NotImplemented`` leaves the operator in the graph.
+    - a class of modules: the rule gets an instance, and returns a callable that replaces it.
     - ``(owner, "name")``, an attribute that is looked up when it is called: the
-      rule stands there meanwhile, in this thread.
+      rule takes its place during a capture, in this thread.
 
-    A rule is noted in the records of ATen's operators of the target's name, and of those that it is
-    a rule ``of``, because it calls them. ``in_dynamo`` is for functions that look at values: where
-    ``torch.compile`` would end a graph, Dynamo traces the rule.
+    The rule is added to the records of ATen's operators with the target's name, and of the
+    operators in ``of``, which the rule calls. ``in_dynamo`` is for functions that read values:
+    Dynamo traces the rule instead of ending the graph of ``torch.compile``.
     """
 
     def register(function: Function) -> Function:
@@ -88,7 +88,7 @@ def capture_rule(
 
 
 def _namesakes(target: Any) -> list[Any]:
-    """What PyTorch calls for ``target``: itself if it is an operator, else ATen's operator of its name."""
+    """Return ``target`` in a list if it is an operator, else ATen's operator of its name, if there is one."""
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         return [target]
     name = getattr(target, "__name__", "")
@@ -98,10 +98,10 @@ def _namesakes(target: Any) -> list[Any]:
 
 
 class StandIn:
-    """What a rule returns where PyTorch returns a tensor that no program can hold.
+    """An object that a rule returns in place of a tensor that no program can have.
 
-    Its methods are those of the tensor, as far as there are rules; ``kind`` says in
-    error messages what it is. A model that returns one returns its dense parts.
+    It has those methods of the tensor for which there are rules. ``kind`` describes it
+    in error messages. If a model returns one, the program returns its dense parts.
     """
 
     kind = "tensor"
@@ -120,7 +120,7 @@ class StandIn:
 
 
 class _Calls(TorchFunctionMode):
-    """Calls a rule instead of the function that it replaces."""
+    """A mode that calls rules instead of the functions that they replace."""
 
     def __init__(self, rules: Rules) -> None:
         super().__init__()
@@ -141,9 +141,9 @@ class _Calls(TorchFunctionMode):
 
 
 def _called(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What ``func`` gives: by its Python implementation if it is an operator that is traced through.
+    """Call ``func``, or its Python implementation if it is an operator that is traced through.
 
-    One whose implementation cannot be traced stays whole, and is reported as unsupported.
+    An operator whose implementation cannot be traced stays in the graph, and is reported as unsupported.
     """
     implementation = implementation_of(func)
     if implementation is not None:
@@ -153,7 +153,7 @@ def _called(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _takes(rule: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the arguments fit the rule: other forms of a function (``out=``) are PyTorch's own."""
+    """Whether the arguments fit the rule. If not, as with ``out=``, PyTorch's own function is called."""
     try:
         _signature(rule).bind(*args, **kwargs)
     except TypeError:
@@ -166,7 +166,7 @@ _signature = cache(inspect.signature)
 
 @contextmanager
 def replacing(rules: Rules = RULES) -> Iterator[None]:
-    """Replaces calls and attributes inside the block; for modules see :func:`without_replaced_modules`."""
+    """Inside, rules replace calls and attributes; for modules see :func:`without_replaced_modules`."""
     copies: list[_Copy] = []
     with ExitStack() as stack:
         stack.callback(_COPIES.reset, _COPIES.set(copies))
@@ -183,7 +183,7 @@ def replacing(rules: Rules = RULES) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A copy in place of a view: neither may be written into, since the other would not see it."""
+    """A copy in place of a view. Neither may be written into, since the other would not see the write."""
 
     name: str
     versions: tuple[tuple[torch.Tensor, int], ...]
@@ -200,7 +200,7 @@ _COPIES: ContextVar[list[_Copy] | None] = ContextVar("torchstone_copies", defaul
 
 
 def copy_of_view(name: str, view: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-    """``view``, copied from ``base`` by a rule; :func:`replacing` raises in the end if one was written."""
+    """Return ``view``, a copy from ``base``; :func:`replacing` raises at its end if either is written to."""
     copies = _COPIES.get()
     if copies is not None:
         copies.append(_Copy(name, tuple((one, version_of(one)) for one in (view, base))))
@@ -208,7 +208,7 @@ def copy_of_view(name: str, view: torch.Tensor, base: torch.Tensor) -> torch.Ten
 
 
 def stand_in_of(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Module:
-    """What a rule puts in place of ``module``; itself if none does. Its parts are as they are."""
+    """Return what a rule puts in place of ``module``, or ``module``. Its submodules are not replaced."""
     rule = next((rules.modules[kind] for kind in type(module).__mro__ if kind in rules.modules), None)
     made = module if rule is None else rule(module)
     if made is module:
@@ -218,9 +218,9 @@ def stand_in_of(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Modul
 
 
 def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Module:
-    """``module`` with what stands in for those of its parts that have a rule; itself if none has.
+    """Return ``module`` with all submodules that have a rule replaced, or ``module`` itself if none has.
 
-    Everything else is shared with the original, parameters included.
+    The result shares everything else with the original, parameters included.
     """
     made = stand_in_of(module, rules)
     if made is not module:
@@ -238,7 +238,7 @@ _REPLACED: ContextVar[set[str] | None] = ContextVar("torchstone_replaced", defau
 
 @contextmanager
 def replacements() -> Iterator[set[str]]:
-    """The names of what rules replace in models that are captured inside the block."""
+    """Yields a set that collects the names of what rules replace in models captured inside the block."""
     found: set[str] = set()
     token = _REPLACED.set(found)
     try:
@@ -263,7 +263,7 @@ def _noted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 class _Called(torch.nn.Module):
-    """A function as a module."""
+    """A module that calls a function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -274,13 +274,13 @@ class _Called(torch.nn.Module):
 
 
 def without_stand_ins(value: Any) -> Any:
-    """``value`` with every stand-in replaced by a dict of its dense parts; itself if it has none."""
+    """Return ``value`` with each stand-in replaced by its dense parts; ``value`` itself if it has none."""
 
     def is_stand_in(leaf: Any) -> bool:
         return isinstance(leaf, StandIn)
 
     if not any(map(is_stand_in, pytree.tree_leaves(value, is_leaf=is_stand_in))):
-        return value  # made anew, some containers compute what they hold once more
+        return value  # a copy of some containers would compute their contents again
     return pytree.tree_map(
         lambda leaf: leaf.parts() if is_stand_in(leaf) else leaf, value, is_leaf=is_stand_in
     )
@@ -293,13 +293,15 @@ _BOUNDS: ContextVar[Mapping[str, int] | None] = ContextVar("torchstone_bounds", 
 
 @contextmanager
 def bounds(**sizes: int) -> Iterator[None]:
-    """Give results whose sizes depend on values a fixed size, for what is captured inside the block.
+    """Inside, results whose sizes depend on values get a fixed size while a model is captured.
 
-    ``nonzeros``: entries of a sparse tensor made of a dense one (by default as
-    many as that has); ``classes``: of ``one_hot`` without ``num_classes``; ``selected``: elements
-    of ``masked_select`` and ``x[mask]``, places of ``nonzero``; ``bins``: of ``bincount``. What a rule
-    makes is padded to the bound; entries beyond it are left out. A rule of your own
-    asks for other names with :func:`bound`.
+    - ``nonzeros``: the entries of a sparse tensor made from a dense one (by default one per element)
+    - ``classes``: the classes of ``one_hot`` without ``num_classes``
+    - ``selected``: the elements of ``masked_select`` and ``x[mask]``, and the places of ``nonzero``
+    - ``bins``: the bins of ``bincount``
+
+    Results are padded to the bound, and entries beyond it are left out. Your own rules may read bounds with
+    other names, using :func:`bound`.
     """
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
@@ -312,17 +314,17 @@ def bounds(**sizes: int) -> Iterator[None]:
 
 
 def declared_bounds() -> Mapping[str, int]:
-    """What :func:`bounds` declares here."""
+    """Return the bounds that :func:`bounds` declares here."""
     return _BOUNDS.get() or {}
 
 
 def pads() -> bool:
-    """Whether results are padded to bounds here: inside of :func:`bounds`."""
+    """Whether results are padded to bounds, because this runs inside :func:`bounds`."""
     return _BOUNDS.get() is not None
 
 
 def bound(name: str, what: str, default: int | None = None) -> int:
-    """The declared bound, else ``default``; raises :class:`CaptureError` about ``what`` without either."""
+    """Return the declared bound, else ``default``; raises :class:`CaptureError` if there is neither."""
     size = (_BOUNDS.get() or {}).get(name, default)
     if size is None:
         raise CaptureError(

@@ -1,4 +1,4 @@
-"""Capture rules for results as long as values say, or read where values say: one-hot, masks, ``narrow``."""
+"""Capture rules for results whose size or position depends on values: one-hot, masks, ``narrow``."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Tensor = torch.Tensor
 
 @capture_rule(F.one_hot)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """As many classes as are declared, where PyTorch takes one more than the largest value."""
+    """Use the declared number of classes (``classes``), where PyTorch uses the largest value plus one."""
     if num_classes != -1:
         return NotImplemented
     return F.one_hot(tensor, bound("classes", "the number of classes of one_hot without num_classes"))
 
 
 def _room() -> int:
-    """How many elements are declared to be selected; 0 if nothing is."""
+    """Return the declared number of selected elements (``selected``); 0 if there is none."""
     return bound("selected", "the number of elements that a mask selects", 0)
 
 
 @capture_rule(torch.masked_select, torch.Tensor.masked_select, of=[own.masked_select])
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """As many elements as are declared (``selected``): those that the mask selects, then zeros."""
+    """Return the declared number of elements (``selected``): those that the mask selects, then zeros."""
     if not _room():
         return NotImplemented
     selected: Tensor = own.masked_select(input, mask, _room())
@@ -38,7 +38,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 @capture_rule(torch.bincount, torch.Tensor.bincount)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """As many bins as are declared (``bins``), or ``minlength`` if that is more; none for larger numbers."""
+    """Return the declared number of bins (``bins``), at least ``minlength``; larger values are ignored."""
     declared = bound("bins", "the number of bins of bincount", 0)
     if not declared:
         return NotImplemented
@@ -53,7 +53,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 @capture_rule(torch.Tensor.__getitem__, of=[torch.ops.aten.index.Tensor])
 def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
-    """``x[mask]``, as :func:`masked_select`; every other index as PyTorch has it."""
+    """Return ``x[mask]`` with the declared number of rows (``selected``); other indices go to PyTorch."""
     if not isinstance(index, Tensor) or index.dtype != torch.bool or not index.ndim or not _room():
         return NotImplemented
     return selected_rows(self.flatten(0, index.ndim - 1), index.flatten(), _room())
@@ -61,7 +61,7 @@ def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
 
 @capture_rule(torch.nonzero, torch.Tensor.nonzero, of=[torch.ops.aten.nonzero_static])
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """As many places as are declared (``selected``); those that are not there are −1."""
+    """Return the declared number of places (``selected``): those of nonzero elements, then −1."""
     if not _room():
         return NotImplemented
     found = torch.nonzero_static(input, size=_room(), fill_value=-1)
@@ -70,7 +70,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 @capture_rule(torch.narrow, torch.Tensor.narrow)
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """From where a tensor says on; as a copy, which nothing may write into."""
+    """Take the start from a tensor. The result is a copy; the model may not write into it or ``input``."""
     if not isinstance(start, Tensor) or start.ndim or start.is_floating_point() or not input.ndim:
         return NotImplemented
     if isinstance(length, int) and isinstance(input.shape[dim], int) and not 0 <= length <= input.shape[dim]:

@@ -1,6 +1,6 @@
 """Capture rules for sparse tensors: construction, conversion, products, reductions, 2:4 sparsity.
 
-What they return is in :mod:`.sparse_values`.
+The classes of the results are in :mod:`.sparse_values`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Tensor = torch.Tensor
 def sparse_coo_tensor(
     indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, **options: Any
 ) -> Coordinates:
-    """COO from indices and values; a program cannot take the size from the largest indices."""
+    """Make a COO tensor from indices and values; raises :class:`CaptureError` without ``size``."""
     if size is None:
         raise CaptureError(
             "the size of sparse_coo_tensor without size= depends on values, and shapes do not",
@@ -64,7 +64,7 @@ for _name in ("csr", "csc", "bsr", "bsc"):
 
 @capture_rule(torch.Tensor.to_sparse_coo, of=[own.to_sparse_coo])
 def to_sparse_coo(self: Any) -> Any:
-    """Dense to COO, with as many entries as are declared, or as there are elements."""
+    """Convert a dense tensor to COO, with the declared number of entries, or one for each element."""
     return to_sparse(self)
 
 
@@ -72,7 +72,7 @@ def to_sparse_coo(self: Any) -> Any:
 def to_sparse(
     self: Any, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, **_: Any
 ) -> Any:
-    """Dense to any layout."""
+    """Convert a dense tensor to any sparse layout."""
     if isinstance(self, StandIn):
         return NotImplemented
     if layout not in (None, torch.sparse_coo):
@@ -86,13 +86,13 @@ def to_sparse(
 
 @capture_rule(torch.Tensor.to_sparse_csr)
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Compressed:
-    """Dense to CSR."""
+    """Convert a dense tensor to CSR."""
     return Compressed.of(to_sparse(self, 2), torch.sparse_csr, None)
 
 
 @capture_rule(torch.Tensor.to_sparse_csc)
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Compressed:
-    """Dense to CSC."""
+    """Convert a dense tensor to CSC."""
     return Compressed.of(to_sparse(self.transpose(0, 1), 2), torch.sparse_csc, None)
 
 
@@ -103,13 +103,13 @@ def _blocked(self: Tensor, blocksize: Sequence[int]) -> Tensor:
 
 @capture_rule(torch.Tensor.to_sparse_bsr)
 def to_sparse_bsr(self: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> Compressed:
-    """Dense to BSR: blocks with at least one nonzero."""
+    """Convert a dense tensor to BSR: blocks with at least one nonzero."""
     return Compressed.of(to_sparse(_blocked(self, blocksize), 2), torch.sparse_bsr, self.shape)
 
 
 @capture_rule(torch.Tensor.to_sparse_bsc)
 def to_sparse_bsc(self: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> Compressed:
-    """Dense to BSC: blocks with at least one nonzero, column by column."""
+    """Convert a dense tensor to BSC: blocks with at least one nonzero, column by column."""
     blocks = _blocked(self, blocksize).transpose(0, 1)
     return Compressed.of(to_sparse(blocks, 2), torch.sparse_bsc, self.shape)
 
@@ -128,7 +128,7 @@ _CONVERSIONS: dict[torch.layout, Callable[..., Compressed]] = {
     of=[own.to_sparse_semi_structured],
 )
 def semi_structured(original_tensor: Tensor, *_: Any, **__: Any) -> SemiStructured:
-    """2:4 sparsity, which PyTorch itself has on accelerators only."""
+    """Convert a dense matrix to 2:4 sparsity, which PyTorch itself has only on accelerators."""
     columns = original_tensor.shape[1]
     if columns % 4:
         raise CaptureError(f"2:4 sparsity needs rows of a multiple of 4 elements, found {columns}")
@@ -143,7 +143,7 @@ _PRODUCTS = (torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch
 
 @capture_rule(*_PRODUCTS, of=[own.sparse_mm, own.semi_structured_to_dense])
 def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
-    """A sparse matrix times a dense one, or a dense one times a sparse one."""
+    """Multiply a sparse matrix by a dense one, or a dense one by a sparse one."""
     if isinstance(self, SemiStructured):
         return torch.mm(self.to_dense(), mat2)
     if isinstance(mat2, Sparse) and isinstance(self, Tensor):
@@ -155,7 +155,7 @@ def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
 
 @capture_rule(torch.sparse.mm, of=[own.sparse_mm])
 def sparse_mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
-    """A product with a sparse matrix, or the mean or an extreme of the terms of each sum."""
+    """Multiply by a sparse matrix, or take the mean or an extreme of the terms instead of their sum."""
     if reduce == "sum":
         return multiplied(mat1, mat2)
     if not isinstance(mat1, Compressed) or mat1.layout is not torch.sparse_csr:
@@ -167,11 +167,11 @@ def sparse_mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
 
 
 def _extreme_terms(x: Coordinates, mat2: Tensor, reduce: str) -> Tensor:
-    """The largest (``amax``) or smallest term of each element of ``x @ mat2``; 0 where there is none.
+    """Return the largest (``amax``) or smallest term of each element of ``x @ mat2``; 0 without terms.
 
-    The first one of equals, which gets the gradient.
+    The first of equal terms is taken, and gets the gradient.
     """
-    size = (x.shape[0] + 1, mat2.shape[1])  # one row more, for entries that are only padding
+    size = (x.shape[0] + 1, mat2.shape[1])  # one extra row for padding entries
     rows, columns = x._indices()
     terms = x._values()[:, None] * mat2[columns.clamp(max=x.shape[1] - 1)]
     rows = rows[:, None].expand_as(terms)
@@ -185,7 +185,7 @@ def _extreme_terms(x: Coordinates, mat2: Tensor, reduce: str) -> Tensor:
 
 @capture_rule(torch.add, torch.Tensor.add, of=[own.sparse_to_dense])
 def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """A dense tensor plus a sparse one."""
+    """Add a sparse tensor to a dense one."""
     if not isinstance(other, Sparse) or not isinstance(input, Tensor):
         return NotImplemented
     return torch.add(input, other.to_dense(), alpha=alpha)
@@ -193,7 +193,7 @@ def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @capture_rule(torch.sparse.addmm, torch.addmm, of=[own.sparse_addmm])
 def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * self + alpha * mat1 @ mat2`` with a sparse ``mat1``."""
+    """Return ``beta * self + alpha * mat1 @ mat2`` for a sparse ``mat1``."""
     if not isinstance(mat1, Sparse):
         return NotImplemented
     x = mat1.coordinates()
@@ -202,7 +202,7 @@ def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any =
 
 @capture_rule(torch.sparse.sampled_addmm, of=[own.sparse_sampled_addmm])
 def sampled_addmm(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * self + alpha * mat1 @ mat2`` at the entries of a CSR matrix."""
+    """Return ``beta * self + alpha * mat1 @ mat2`` at the entries of the CSR matrix ``self``."""
     if not isinstance(self, Compressed):
         return NotImplemented
     x = self.coordinates()
@@ -212,7 +212,7 @@ def sampled_addmm(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha
 
 @capture_rule(tensors.sparse_sum, of=[own.sparse_sum])
 def sparse_sum(self: Any, dim: Any = None, *, dtype: torch.dtype | None = None) -> Any:
-    """The sum over all dimensions, or over some of the sparse and dense ones."""
+    """Sum over all dimensions, or over some of the sparse and dense ones."""
     if not isinstance(self, Sparse):
         return NotImplemented
     x = self.coordinates()
@@ -252,7 +252,7 @@ capture_rule(torch.sparse.log_softmax, of=[own.sparse_softmax])(_softmax(True))
 
 @capture_rule(torch.nn.functional.linear, of=[own.sparse_mm, own.semi_structured_to_dense])
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """A linear layer with 2:4 sparse, or sparse, weights."""
+    """Apply a linear layer with sparse or 2:4 sparse weights."""
     if isinstance(weight, SemiStructured):
         return torch.nn.functional.linear(input, weight.to_dense(), bias)
     if isinstance(weight, Sparse) and isinstance(input, Tensor):

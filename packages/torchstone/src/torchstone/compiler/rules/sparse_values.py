@@ -1,10 +1,10 @@
-"""Sparse tensors by their dense parts, as captured models hold them.
+"""Stand-ins for sparse tensors in captured models, which consist of dense parts.
 
 :class:`Coordinates` stands in for COO tensors, :class:`Compressed` for CSR, CSC, BSR
-and BSC ones, :class:`SemiStructured` for 2:4 sparsity. Entries that are only padding
-have the index one past the end and the value zero, and come last; ``_nnz()`` is
-the number of the others, a 0-d tensor where it depends on values. Not here: the
-functions that make and take them (:mod:`.sparse`).
+and BSC ones, :class:`SemiStructured` for 2:4 sparsity. Padding entries have
+the index one past the end and the value zero, and come last. ``_nnz()`` is
+the number of other entries, a 0-d tensor if it depends on values. Not here: the
+functions that make and take these stand-ins (:mod:`.sparse`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 
 class Sparse(StandIn):
-    """What all layouts have in common; ``shape`` is the whole tensor's."""
+    """A sparse tensor of any layout; ``shape`` is the shape of the whole tensor."""
 
     kind = "sparse"
     is_sparse = False
@@ -52,7 +52,7 @@ class Sparse(StandIn):
         return self._entries.shape[0] if self._count is None else self._count
 
     def coordinates(self) -> Coordinates:
-        """The same tensor in COO layout."""
+        """Return the same tensor in COO layout."""
         raise NotImplementedError
 
     def to_dense(self, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
@@ -60,7 +60,7 @@ class Sparse(StandIn):
         return dense if dtype is None else dense.to(dtype)
 
     def times(self, dense: Tensor) -> Tensor:
-        """This matrix times a dense matrix or vector."""
+        """Multiply this matrix by a dense matrix or vector."""
         if dense.ndim == 1:
             return self.times(dense[:, None])[:, 0]
         x = self.coordinates()
@@ -71,7 +71,7 @@ class Sparse(StandIn):
 
 
 class Coordinates(Sparse):
-    """COO: ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, dense dims]``."""
+    """A COO tensor: ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, dense dims]``."""
 
     layout = torch.sparse_coo
     is_sparse = True
@@ -121,7 +121,7 @@ class Coordinates(Sparse):
         return self._entries
 
     def parts(self) -> dict[str, Tensor]:
-        """What a program returns."""
+        """Return the dense tensors that a program returns for this, by name."""
         found = {"indices": self._where, "values": self._entries}
         return found if self._count is None else {**found, "count": self._count}
 
@@ -139,18 +139,18 @@ class Coordinates(Sparse):
         return dense if dtype is None else dense.to(dtype)
 
     def mapped(self, values: Tensor) -> Coordinates:
-        """The same places with other values."""
+        """Return a tensor with other values at the same places."""
         return Coordinates(self._where, values, self.shape, self._count, coalesced=self._coalesced)
 
     def only_entries(self, values: Tensor) -> Tensor:
-        """``values`` with zeros where there is no entry but padding."""
+        """Return ``values`` with zeros for padding entries."""
         if self._count is None:
             return values
         there = torch.arange(values.shape[0]) < self._count
         return torch.where(there.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
 
     def t(self) -> Coordinates:
-        """The transpose of a matrix."""
+        """Return the transpose of a matrix."""
         if self.sparse_dim() != 2 or self.dense_dim():
             raise CaptureError("t() is for sparse matrices", hint="make the tensor dense before")
         return Coordinates(self._where.flip(0), self._entries, self.shape[::-1], self._count)
@@ -174,7 +174,7 @@ _BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 
 
 class Compressed(Sparse):
-    """CSR, CSC, BSR or BSC: pointers into the other indices, and values (or blocks of them)."""
+    """A CSR, CSC, BSR or BSC tensor: pointers into the other indices, and values (or blocks of values)."""
 
     def __init__(
         self,
@@ -194,9 +194,9 @@ class Compressed(Sparse):
 
     @classmethod
     def of(cls, x: Coordinates, layout: torch.layout, shape: Sequence[int] | None) -> Compressed:
-        """A coalesced matrix, whose first index becomes the compressed one."""
+        """Compress a coalesced matrix along its first index."""
         first, second = x.indices()
-        # Padding is at the end: no pointer reaches it.
+        # Padding is at the end, where no pointer reaches it.
         pointers = torch.searchsorted(first.contiguous(), torch.arange(x.shape[0] + 1))
         whole = shape or (x.shape if layout in _BY_ROWS else x.shape[::-1])
         return cls(layout, pointers, second.contiguous(), x.values(), whole, x._nnz())
@@ -219,7 +219,7 @@ class Compressed(Sparse):
         return indices
 
     def parts(self) -> dict[str, Tensor]:
-        """What a program returns."""
+        """Return the dense tensors that a program returns for this, by name."""
         pointers, others = ("crow", "col") if self.layout in _BY_ROWS else ("ccol", "row")
         found = {
             f"{pointers}_indices": self._pointers,
@@ -234,9 +234,9 @@ class Compressed(Sparse):
         return self._blocks()
 
     def _blocks(self) -> Coordinates:
-        """The entries (blocks) by row and column of theirs."""
+        """Return the entries, or blocks, as a COO tensor over rows and columns, or those of blocks."""
         entries = torch.arange(self._others.shape[0])
-        # Behind the last pointer lies padding: it comes out one past the end.
+        # Padding comes after the last pointer, so its index is one past the end.
         first = torch.searchsorted(self._pointers[1:].contiguous(), entries, right=True)
         pair = (first, self._others) if self.layout in _BY_ROWS else (self._others, first)
         count = self._count
@@ -254,7 +254,7 @@ class Compressed(Sparse):
 
 
 class SemiStructured(StandIn):
-    """2:4 sparsity: half of the values of each row, and their places among each four."""
+    """A 2:4 sparse matrix: half of the values of each row, and their places in their groups of four."""
 
     kind = "semi-structured sparse"
 
@@ -270,7 +270,7 @@ class SemiStructured(StandIn):
         return self._places
 
     def parts(self) -> dict[str, Tensor]:
-        """What a program returns."""
+        """Return the dense tensors that a program returns for this, by name."""
         return {"values": self._entries, "places": self._places}
 
     def to_dense(self) -> Tensor:

@@ -1,6 +1,6 @@
-"""Capture rules for functions of dense tensors whose own code looks at values: statistics, combinations.
+"""Capture rules for functions of dense tensors whose code reads values: statistics, combinations.
 
-Results whose size only seems to depend on values are here too.
+Functions whose result size only seems to depend on values are here, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ capture_rule(torch.corrcoef, torch.Tensor.corrcoef)(statistics.corrcoef)
 
 @capture_rule(torch.quantile, torch.Tensor.quantile, torch.nanquantile, torch.Tensor.nanquantile)
 def quantile(input: Tensor, q: Tensor | float, *rest: Any, **options: Any) -> Any:
-    """PyTorch's own, which looks at ``q`` only where it is not traced."""
+    """Check ``q`` with an assertion, then call PyTorch's function, which does not check ``q`` in a trace."""
     if isinstance(q, Tensor):
         statistics.require_quantiles(q)
     return NotImplemented
@@ -30,7 +30,7 @@ def quantile(input: Tensor, q: Tensor | float, *rest: Any, **options: Any) -> An
 
 @capture_rule(torch.combinations, in_dynamo=True)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All r-tuples of a vector's elements: how many there are follows from its length."""
+    """Return all r-tuples of a vector's elements, whose number follows from the length of the vector."""
     if not r:
         return input.new_empty(0)
     count = input.shape[0] + (r - 1 if with_replacement else 0)

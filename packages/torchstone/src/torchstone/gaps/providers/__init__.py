@@ -1,7 +1,7 @@
-"""What can be held against PyTorch's surface: the redirection, the compile backend, a device, a module, a
-package that patches.
+"""The providers, which are compared with PyTorch's surface.
 
-A provider is chosen by a word, as on the command line; its module is imported only then.
+They are the redirection, the compile backend, a device, a module, and a package that patches PyTorch. A
+provider is chosen by a word, as on the command line; its module is imported only then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FACTORIES = {
     "module": "module",
     "patched": "patched",
 }
-"""First word → module here with ``make(rest)``."""
+"""First word → the module in this package that has ``make(rest)``."""
 
 DESCRIPTIONS = {
     "redirect[:DEVICE]": "CUDA code redirected to DEVICE (default: cpu)",
@@ -31,7 +31,7 @@ DESCRIPTIONS = {
 
 
 def make_provider(text: str) -> Provider:
-    """The provider that ``text`` names. Raises :class:`GapsError` where there is none, or not here."""
+    """Return the provider that ``text`` names. Raises :class:`GapsError` if it does not exist here."""
     word, _, rest = text.partition(":")
     if word not in _FACTORIES:
         raise GapsError(f"there is no provider {text}", hint=f"write one of {', '.join(DESCRIPTIONS)}")

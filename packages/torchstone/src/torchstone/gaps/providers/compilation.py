@@ -1,6 +1,6 @@
-"""The compile backend: which of an API's ATen overloads its registry lowers, or PyTorch decomposes for it.
+"""The compile backend: which ATen overloads of an API have a lowering or are decomposed by PyTorch.
 
-What a lowering computes is not tried here: the conformance run compares every overload in every dtype.
+Lowerings are not run here: the conformance run compares every overload in every dtype.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PREFIXES = {
     "torch.fft": ("fft_",),
     "torch.special": ("special_",),
 }
-"""Namespace → how ATen calls its operators."""
+"""Namespace → the prefix of its operators' names in ATen."""
 
 
 @dataclass(frozen=True)
 class CompilationProvider:
-    """What the registry holds, and what is decomposed to it."""
+    """The compile backend: its registry of lowerings, and the overloads that are decomposed."""
 
     registry: Registry
     decomposed: frozenset[Any] = field(repr=False)
@@ -74,7 +74,7 @@ class CompilationProvider:
         return bool(is_composite_implicit(overload))
 
     def _narrow(self, overload: OpOverload) -> str:
-        """The dtypes that a lowering declares it has not, with their reasons."""
+        """Return the dtypes that a lowering declares as gaps, with its name; empty if there are none."""
         found = self.registry.get(overload)
         if found is None or not found.gaps:
             return ""
@@ -86,7 +86,7 @@ class CompilationProvider:
 
 
 def _overloads(api: Api) -> Iterator[OpOverload]:
-    """The functional overloads behind an API; an in-place one is traced as its functional form."""
+    """Yield the functional overloads behind an API; an in-place API is traced as its functional form."""
     (prefix,) = _PREFIXES[api.namespace]
     packet = getattr(torch.ops.aten, prefix + api.leaf, None)
     if packet is None or not hasattr(packet, "overloads"):
@@ -102,7 +102,7 @@ def _overloads(api: Api) -> Iterator[OpOverload]:
 
 
 def _takes_names(overload: OpOverload) -> bool:
-    """Overloads for named tensors and for TorchScript's scalars, which no graph contains."""
+    """Whether an overload is for named tensors or TorchScript's scalars, which no graph contains."""
     kinds = [str(one.type) for one in schema_of(overload).arguments]
     tensors = any("Tensor" in kind for kind in kinds)
     makes = any("Tensor" in str(one.type) for one in schema_of(overload).returns)
@@ -112,5 +112,5 @@ def _takes_names(overload: OpOverload) -> bool:
 
 
 def make(rest: str) -> Provider:
-    """The process's own registry; ``rest`` means nothing."""
+    """Return the provider with this process's registry; ``rest`` is ignored."""
     return CompilationProvider(lowering.load(), frozenset(decompositions()))

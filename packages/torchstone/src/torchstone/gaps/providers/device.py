@@ -1,4 +1,4 @@
-"""A device of PyTorch's by its name: each API is called there and on the CPU."""
+"""A PyTorch device, given by name: each API is called on it and on the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..trials import callable_safely, run_trials
 
 @dataclass(frozen=True)
 class DeviceProvider:
-    """``device`` is PyTorch's name for it, with or without an index."""
+    """A PyTorch device; ``device`` is its name, with or without an index."""
 
     device: str
 
@@ -35,7 +35,7 @@ class DeviceProvider:
         return {api.name: found for api in apis if (found := self.answer(api)) is not None}
 
     def answer(self, api: Api) -> Answer | None:
-        """Every API that can be called with tensors or a device; what it does there only a trial can tell."""
+        """Return a match for every API that can be called; only a trial can tell what it does there."""
         if api.name.startswith("torch.cuda.") or not callable_safely(api):
             return None
         return Answer(Status.MATCH)
@@ -57,7 +57,7 @@ class DeviceProvider:
 
 
 def make(rest: str) -> Provider:
-    """Raises :class:`GapsError` where PyTorch knows no such device, or it is not here."""
+    """Return the provider of a device. Raises :class:`GapsError` if PyTorch has no such device here."""
     try:
         torch.empty(1, device=rest or "?")
     except (RuntimeError, AssertionError, NotImplementedError) as error:

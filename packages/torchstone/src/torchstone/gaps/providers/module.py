@@ -14,7 +14,7 @@ from ..trials import run_trials
 
 @dataclass(frozen=True)
 class ModuleProvider:
-    """``pairs``: PyTorch's namespace → the user's module (or class) in its place."""
+    """Modules of the user; ``pairs`` maps a namespace of PyTorch to the module or class that replaces it."""
 
     pairs: Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _called(value: Any) -> str:
 
 
 def make(rest: str) -> Provider:
-    """From ``ours=theirs[,ours=theirs]``. Raises :class:`GapsError` where one of them cannot be imported."""
+    """Make the provider of ``ours=theirs[,…]``. Raises :class:`GapsError` if an import fails."""
     pairs: dict[str, Any] = {}
     for pair in filter(None, rest.split(",")):
         ours, sign, theirs = pair.partition("=")

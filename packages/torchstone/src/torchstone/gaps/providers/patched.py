@@ -1,7 +1,7 @@
 """A package that changes PyTorch when it is imported: ``patched:PACKAGE``.
 
-The package is imported in a process of its own. What PyTorch itself does is found out in another one, which
-never sees the package.
+The package is imported in a process of its own. Another process, which never imports the package, calls the
+unchanged PyTorch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..trials import trial_of
 
 @dataclass
 class PatchedProvider:
-    """``package`` as it is imported."""
+    """PyTorch as changed by the import of ``package``."""
 
     package: str
     place: str = field(default="", init=False)
-    """Where what the package calls CUDA is, once it has been asked; empty if it offers no CUDA."""
+    """The device that the package uses for CUDA, set by :meth:`answers`; empty if it offers no CUDA."""
     _trials: dict[str, Trial] = field(default_factory=dict, init=False, repr=False)
 
     scope = SCOPE
@@ -49,7 +49,7 @@ class PatchedProvider:
         )
 
     def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
-        """Calls everything on the way: what a package has done shows only where it is imported."""
+        """Return the answers; this makes all calls, too, because only the child process has the package."""
         chosen = tuple(apis)
         expected = _reference(chosen)
         attempts = called(chosen, expected)
@@ -68,7 +68,7 @@ class PatchedProvider:
 
 @cache
 def _reference(apis: tuple[Api, ...]) -> Mapping[str, Report]:
-    """What PyTorch itself does: the same for every package."""
+    """Return the reports of the unchanged PyTorch, which are the same for every package."""
     return run_in_child(Task(apis))[1]
 
 
@@ -76,12 +76,12 @@ def _trial(name: str, found: Report, expected: Outcome | None, ready: Ready) -> 
     if found.contract is not None or found.outcome is None:
         return found.contract
     if expected is None or expected.exception:
-        expected = Outcome({})  # only a call that ended its process comes without what was expected
+        expected = Outcome({})  # only a call that ended its process has no expected outcome
     return trial_of(name, expected, found.outcome, ready.place or "cpu", exact=ready.place in ("", "cpu"))
 
 
 def make(rest: str) -> Provider:
-    """Raises :class:`GapsError` where there is no such package, or this process has imported it already."""
+    """Return the provider. Raises :class:`GapsError` if the package is missing or already imported here."""
     importlib.invalidate_caches()
     try:
         there = bool(rest) and importlib.util.find_spec(rest) is not None

@@ -1,4 +1,4 @@
-"""The redirection: what its patches say of each API, and what a call inside a scope does."""
+"""The redirection: the treatment of each API in its patches, and trials of calls inside a scope."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CUDA = "torch.cuda"
 
 @dataclass(frozen=True)
 class RedirectionProvider:
-    """``table`` as :func:`torchstone.redirect.patches` gives it; calls are redirected to ``target``."""
+    """The redirection to ``target``; ``table`` is the result of :func:`torchstone.redirect.patches`."""
 
     table: tuple[Patch, ...]
     target: str = "cpu"
@@ -93,7 +93,7 @@ def _look_up(api: Api) -> Any:
 
 
 def _names(api: Api) -> tuple[str, ...]:
-    """What a table may call an API: its public name, where it is defined, or how a class is made."""
+    """Return the names of an API in the table: its public name, its home, or a constructor of a class."""
     names = (api.name, api.home)
     made = (f"{name}.{maker}" for name in names for maker in ("__init__", "__new__"))
     return (*names, *made) if api.kind == "class" else names
@@ -106,7 +106,7 @@ def _of_patch(patch: Patch) -> Answer:
 
 
 def _of_member(owner: Patch, api: Api) -> Answer:
-    """A member of a class that is replaced as a whole."""
+    """Return the answer for a member of a class that is replaced as a whole."""
     if not hasattr(owner.replacement, api.leaf):
         return Answer(Status.ABSENT, loud=True)
     original, replacement = (getattr(one, api.leaf, None) for one in (owner.original, owner.replacement))
@@ -116,11 +116,11 @@ def _of_member(owner: Patch, api: Api) -> Answer:
 
 
 def make(rest: str) -> Provider:
-    """``rest`` is the target; ``cpu`` if it is empty."""
+    """Return the provider; ``rest`` is the target, or ``cpu`` if it is empty."""
     return RedirectionProvider(patches(), rest or "cpu")
 
 
 def _shown(target: str) -> str:
-    """The device type that redirected code is shown for CUDA's tensors: ``cpu`` keeps track of them."""
+    """Return the type of a CUDA tensor's device in redirected code: ``cuda`` if the target is ``cpu``."""
     kind = target.partition(":")[0]
     return "cuda" if kind == "cpu" else kind

@@ -37,7 +37,7 @@ def _done(result: Value, out: Spec) -> Value:
 
 
 def _relu(x: Value) -> Value:
-    """``max(self, 0)``; NaN stays."""
+    """``max(self, 0)``; NaN stays NaN."""
     return hlo.maximum(x, 0)
 
 
@@ -64,8 +64,8 @@ _TANH_SCALE = math.sqrt(2.0 / math.pi)
 _TANH_CUBIC = 0.044715
 
 
-# (s + 2) exp(s²/2) Φ(-s) for s ≥ 0 in s / (s + 2), to 2.4e-8 of it: exact at 0, else interpolated at
-# Chebyshev's nodes
+# A polynomial in s / (s + 2) for (s + 2) exp(s²/2) Φ(-s), s ≥ 0, with a relative error of 2.4e-8: exact at 0,
+# else interpolated at Chebyshev's nodes
 _NORMAL_TAIL = table("""
     -0.1214950482 0.5181241522 -0.8602484741 0.7606107241 -0.4589856037 0.1438618387
     0.009402586849 0.1102331628 0.08473979738 -0.1915317398 -0.5957691485 1.0
@@ -86,7 +86,7 @@ def _normal_cdf(x: Value) -> Value:
 
 
 def _cdf_of_tail(x: Value, size: Value, bell: Value) -> Value:
-    # One exponential, which the gradient needs anyway, and one division; XLA's erfc takes longer.
+    # This takes one exponential, which the gradient needs anyway, and one division. XLA's erfc is slower.
     share = 1.0 / (size + 2.0)
     tail = bell * (share * polynomial(share * -2.0 + 1.0, _NORMAL_TAIL))
     return hlo.select(x > 0.0, 1.0 - tail, tail)
@@ -100,8 +100,9 @@ def _gelu_gradient(grad: Value, x: Value) -> Value:
     grad, x = _in_common(grad, x)
     if x.dtype is not FLOAT32:
         return grad * (_normal_cdf(x) + x * _bell(x) * _DENSITY)
-    # Written in other words than GELU itself: of equal ones XLA keeps both intermediate values from the
-    # forward pass to the backward pass, as much memory again as PyTorch keeps.
+    # The formulas differ on purpose from those of GELU itself. If they were equal, XLA would share their two
+    # intermediate values and keep them from the forward pass to the backward pass, which takes as much memory
+    # again as PyTorch keeps.
     bell = hlo.exponential(x * (x * -0.5))
     return grad * (_cdf_of_tail(x, hlo.maximum(x, -x), bell) + x * (bell * _DENSITY))
 
@@ -140,7 +141,7 @@ def gelu_backward(
 
 
 def _in_common(grad: Value, x: Value) -> list[Value]:
-    """Both in one shape, ``x`` in the dtype of the gradient."""
+    """Broadcast both to one shape, and convert ``x`` to the dtype of the gradient."""
     return broadcast([grad, x], grad.dtype if x.dtype in ALL_INTEGRAL | BOOLEAN else x.dtype)
 
 

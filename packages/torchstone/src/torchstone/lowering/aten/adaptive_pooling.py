@@ -27,7 +27,7 @@ aten = namespace("aten")
 
 
 def _ranges(size: hlo.Dim, count: hlo.Dim) -> Taps | None:
-    """The elements of each window; None where the numbers of windows or elements are symbols."""
+    """Return the elements of each window; None if the number of windows or elements is symbolic."""
     if not isinstance(size, int) or not isinstance(count, int):
         return None
     windows = numpy.arange(count, dtype=numpy.int64)
@@ -35,7 +35,7 @@ def _ranges(size: hlo.Dim, count: hlo.Dim) -> Taps | None:
 
 
 def _in_windows(shape: Sequence[hlo.Dim], axis: int) -> tuple[Value, Value]:
-    """Which elements along ``axis + 1`` of ``shape`` are in the windows along ``axis``, and how many."""
+    """Return which elements (``axis + 1`` of ``shape``) each window (``axis``) contains, and how many."""
     count, size = (
         hlo.broadcast_to(hlo.convert(hlo.dim_scalar(dim), INT64), shape) for dim in shape[axis : axis + 2]
     )
@@ -55,7 +55,7 @@ def _adaptive_avg_pool(self: Value, output_size: Sequence[int], out: Spec) -> Va
 
 def _averages(x: Value, axis: int, count: int) -> Value:
     size = x.shape[axis]
-    if count and hlo.same_dim(size % count, 0):  # windows side by side
+    if count and hlo.same_dim(size % count, 0):  # the windows do not overlap
         elements = size // count
         parts = hlo.reshape(x, [*x.shape[:axis], count, elements, *x.shape[axis + 1 :]])
         total = hlo.reduce_sum(parts, [axis + 1])
@@ -68,13 +68,13 @@ def _averages(x: Value, axis: int, count: int) -> Value:
 
 
 def _shares(windows: Value, axis: int) -> Value:
-    """Each element divided by the length of its window; 0 outside."""
+    """Divide each element of a window by the window's length; 0 outside of the window."""
     inside, number = _in_windows(windows.shape, axis)
     return hlo.select(inside, windows / hlo.convert(number, windows.dtype), 0)
 
 
 def _for_each(x: Value, axis: int, count: hlo.Dim) -> Value:
-    """``x`` once for each window, along a new axis before ``axis``."""
+    """Repeat ``x`` for each window, along a new axis before ``axis``."""
     shape = [*x.shape[:axis], count, *x.shape[axis:]]
     return hlo.broadcast_in_dim(x, shape, [one + (one >= axis) for one in range(x.rank)])
 

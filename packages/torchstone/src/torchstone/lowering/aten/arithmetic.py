@@ -140,7 +140,7 @@ def _divide_down(a: Value, b: Value) -> Value:
 def _divide_toward_zero(a: Value, b: Value) -> Value:
     if a.dtype.is_integer:
         return a / b
-    # If all elements share one divisor, XLA multiplies by its reciprocal, and 147 / 49 falls below 3.
+    # If all elements share one divisor, XLA multiplies by its reciprocal, which makes 147 / 49 less than 3.
     return truncate(a / hlo.select(hlo.is_nan(a), a, b))
 
 

@@ -4,8 +4,8 @@ Also multi-head attention with its projections, as it appears in exported graphs
 
 Masks are additive or boolean, where True means that the key takes part. With
 ``is_causal``, query ``i`` sees keys ``0 … i``, even if there are more or fewer keys
-than queries. A row without any key is zero. Several query heads may share one key
-head (grouped queries).
+than queries. The result of a query that sees no keys is zero. Several query heads may
+share one key head (grouped queries).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ aten = namespace("aten")
 
 
 def _default_scale(query: Value, scale: float | None) -> float:
-    """The factor of the scores, by default one over the root of the width, which may be symbolic."""
+    """Return the factor of the scores; by default 1/√width, where the width may be symbolic."""
     if scale is not None:
         return scale
     width = query.shape[-1]
@@ -38,8 +38,10 @@ def _default_scale(query: Value, scale: float | None) -> float:
 
 
 def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Value, Value, Value]:
-    """The three with their leading axes broadcast. If ``grouped``, keys keep their fewer heads, unless
-    values have another number of them."""
+    """Broadcast the leading axes of query, key and value.
+
+    If ``grouped``, keys and values keep their smaller number of heads, unless these numbers differ.
+    """
     if grouped and not hlo.same_dim(key.shape[-3], value.shape[-3]):
         key, value = (_repeat_heads(x, query.shape[-3]) for x in (key, value))
         grouped = False
@@ -53,7 +55,7 @@ def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Val
 
 
 def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
-    """``x`` of shape ``(…, key heads, S, n)`` with each head repeated for the queries of its group."""
+    """Repeat each head of ``x``, ``(…, key heads, S, n)``, for the query heads of its group."""
     *lead, own, rows, width = x.shape
     group = heads // own
     repeated = hlo.broadcast_to(
@@ -63,13 +65,13 @@ def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
 
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
-    """Shapes that do not fit: eager PyTorch ignores some of them, most of all where it computes no scores."""
+    """Refuse shapes that do not fit. Eager PyTorch ignores some, above all if it computes no scores."""
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
     if query[-1] != key[-1]:
         return f"query {list(query)} and key {list(key)} are not of the same width"
     if key[-2] != value[-2]:
         return f"key {list(key)} and value {list(value)} are not of the same number of keys"
-    last = -3 if arguments["enable_gqa"] else -2  # of groups, there are as many scores as query heads
+    last = -3 if arguments["enable_gqa"] else -2  # with groups, each query head has scores
     try:
         lead = torch.broadcast_shapes(query[:last], key[:last])
         torch.broadcast_shapes(lead, value[:last])
@@ -111,8 +113,11 @@ def scaled_dot_product_attention(
 
 
 def _refuses_unread(arguments: Arguments) -> str | None:
-    """Kernels of flash attention check ranks and widths at most. They read what lies beyond a tensor that
-    is too small, and take the elements of a row to be adjacent."""
+    """Refuse tensors that flash attention's kernels would misread.
+
+    These kernels check at most ranks and widths. They read beyond the end of a tensor that is too small, and
+    assume that the elements of a row are adjacent.
+    """
     tensors = {name: arguments[name] for name in _READ if name in arguments}
     shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
     query, key = shapes["query"], shapes["key"]

@@ -56,7 +56,7 @@ def _lowers_average(rank: int, axes: str) -> None:
         count_include_pad: bool,
         divisor_override: int | None,
     ) -> Value:
-        """Spread each window's gradient, divided as its sum was, over all elements of the window."""
+        """Divide each window's gradient as the forward pass did, and add it to all elements of the window."""
         windows = Windows.of(self.shape[-rank:], grad_output.shape[-rank:], kernel_size, stride, padding)
         return _average_backward(grad_output, windows, count_include_pad, divisor_override)
 
@@ -81,7 +81,7 @@ def _average_backward(
 
 
 def _divided(total: Value, windows: Windows, count_include_pad: bool, divisor_override: int | None) -> Value:
-    """``total``, in the shape of the windows' results, divided by the number of elements that count."""
+    """Divide each window's ``total`` by the number of its elements that count."""
     if divisor_override is not None:
         return total / divisor_override
     lead = total.rank - windows.rank
@@ -93,7 +93,10 @@ def _divided(total: Value, windows: Windows, count_include_pad: bool, divisor_ov
 
 
 def _elements(windows: Windows, axis: int, count_include_pad: bool, dtype: DType) -> Value:
-    """The number of elements that count in each window along ``axis``: those in the input or its padding."""
+    """Return how many elements count in each window along ``axis``.
+
+    These are the elements in the input and, with ``count_include_pad``, in its padding.
+    """
     size, padding = windows.sizes[axis], windows.padding[axis]
     start = hlo.iota((windows.counts[axis],), 0, INT64) * windows.stride[axis] - padding
     behind = hlo.broadcast_to(hlo.dim_scalar(size + padding), start.shape)

@@ -26,12 +26,12 @@ aten = namespace("aten")
 
 
 def _others(x: Value) -> list[int]:
-    """All axes except the channel axis."""
+    """Return all axes except the channel axis."""
     return [axis for axis in range(x.rank) if axis != 1]
 
 
 def _per_channel(parameter: Value | None) -> Value | None:
-    """A weight or bias: one number for each channel in any shape, as PyTorch's kernels take it."""
+    """Flatten a weight or bias: like PyTorch's kernels, accept one number per channel in any shape."""
     return parameter if parameter is None else flatten(parameter)
 
 
@@ -61,7 +61,10 @@ def _training(
     eps: float,
     out: Specs,
 ) -> list[Value | None]:
-    """Output, batch mean, 1/σ, and the running statistics updated by ``momentum`` (unbiased variance)."""
+    """Return the output, the batch mean, 1/σ, and the running statistics updated by ``momentum``.
+
+    The running variance is updated with the unbiased variance.
+    """
 
     def kernel(
         x: Value,
@@ -87,12 +90,12 @@ def _training(
 
 
 def _empty(spec: Spec) -> Value:
-    """The value that PyTorch returns in place of statistics that it did not compute."""
+    """Return PyTorch's placeholder for statistics that it did not compute."""
     return hlo.full(spec.shape, 0, spec.dtype)
 
 
 def _refuses_other_channels(given: Arguments) -> str | None:
-    """Kernels read a number for each channel, whether there are so many or not."""
+    """Refuse parameters of another size: kernels read one number for each channel without checking."""
     x = given["input"]
     for name in ("weight", "bias", "running_mean", "running_var"):
         if given.get(name) is not None and x.dim() > 1 and given[name].numel() != x.shape[1]:
@@ -126,7 +129,7 @@ def batch_norm_functional(
 
 
 def _specs(out: Specs) -> list[Spec]:
-    """The specs of the results for a signature that returns all of them."""
+    """Return the specs of a signature that returns all of the results."""
     return [spec for spec in out if spec is not None]
 
 
@@ -204,7 +207,7 @@ def _gradient(
 
 
 def _refuses_misfits(given: Arguments) -> str | None:
-    """Kernels read as many elements as the input and its channels have, whether there are so many or not."""
+    """Refuse tensors that do not fit the input or its channels: kernels read them without checking."""
     x = given["input"].shape
     if given.get("train", given.get("update")):
         used = ["save_mean", "save_invstd" if "save_invstd" in given else "save_var"]

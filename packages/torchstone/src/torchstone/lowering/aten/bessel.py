@@ -28,7 +28,7 @@ _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 _ROOT_OF_PI_INVERSE = 1 / math.sqrt(math.pi)
 
 NO_HALF = ALL_INTEGRAL | BOOLEAN | {FLOAT32, FLOAT64}
-"""The dtypes of PyTorch's CPU kernels that were not written for 16-bit floats."""
+"""The dtypes that PyTorch's CPU kernels without support for 16-bit floats accept."""
 
 Coefficients = Sequence[float]
 
@@ -41,7 +41,7 @@ def ratio(x: Value, numerator: Coefficients, denominator: Coefficients) -> Value
 
 
 def _scaled_i(size: Value, near: Coefficients, far: Coefficients) -> tuple[Value, Value]:
-    """The series for |x| ≤ 8 and the series for larger |x|. The second is divided by √|x|."""
+    """Return the series for |x| ≤ 8 and the one for larger |x|, which is divided by √|x|."""
     outside = hlo.maximum(size, 8.0)  # the unused branch must not divide by zero
     beyond = chebyshev(16.0 / outside - 1.0, far) / hlo.sqrt(outside)
     return chebyshev(size * 0.25 - 1.0, near), beyond
@@ -91,7 +91,7 @@ def _k(x: Value, near: Callable[[Value], Value], far: Coefficients, *, scaled: b
 
 
 def _log_of_half(x: Value) -> Value:
-    """``ln(x / 2)``, also where half of the smallest number would be flushed to zero."""
+    """``ln(x / 2)``, even for the smallest numbers, where x / 2 would be flushed to zero."""
     return hlo.select(x < 1.0, hlo.log(x) - math.log(2), hlo.log(x * 0.5))
 
 

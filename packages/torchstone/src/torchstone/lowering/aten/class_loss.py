@@ -32,7 +32,7 @@ def _attributes(reduction: int, ignore_index: int) -> dict[str, hlo.Attribute]:
 
 
 def _class_weights(target: Value, valid: Value, weight: Value | None, like: Value) -> Value:
-    """The weight of each target's class; 0 where the target is ignored."""
+    """Return the weight of each target's class; 0 where the target is ignored."""
     ones = hlo.full(target.shape, 1, like.dtype)
     chosen = ones if weight is None else hlo.take(weight, hlo.select(valid, target, 0), 0)
     return hlo.select(valid, chosen, 0.0)
@@ -47,7 +47,7 @@ def _class_weights(target: Value, valid: Value, weight: Value | None, like: Valu
 def nll_loss(
     self: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int, out: Specs
 ) -> list[Value | None]:
-    """The negated score of the target class times its weight; also returns the sum of the weights."""
+    """Minus the score of the target class, times its weight; also returns the sum of the weights."""
 
     def kernel(x: Value, target: Value, weight: Value | None) -> Sequence[Value]:
         axis = _class_axis(x)

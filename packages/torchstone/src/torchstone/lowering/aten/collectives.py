@@ -1,6 +1,6 @@
-"""PyTorch's functional collectives: what each rank computes together with the others of its group.
+"""PyTorch's functional collectives, which each rank computes together with the other ranks of its group.
 
-Each rank runs the program on tensors of its own. Which ranks form groups is in :mod:`..groups`. Not here:
+Each rank runs the program on its own tensors. :mod:`..groups` determines which ranks form groups. Not here:
 messages from one rank to another (``isend``, ``irecv``).
 """
 
@@ -29,10 +29,10 @@ _NO_SUM = dict.fromkeys(types.FLOAT8, "it has no sums of its own: convert to a w
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What a reduction does to two values, and to which dtypes.
+    """A reduction over ranks: the function that combines two values, and the supported dtypes.
 
-    ``apart``: XLA has no such collective, so each rank gets the values of all and reduces them;
-    ``unit`` changes none of them.
+    ``apart`` is True if XLA has no such collective: each rank then gets the values of all ranks and reduces
+    them itself, starting from the identity element ``unit``.
     """
 
     combine: Callable[[Value, Value], Value]
@@ -63,11 +63,11 @@ _REDUCTIONS = {
 }
 
 
-# What is refused -------------------------------------------------------------------------
+# Refusals --------------------------------------------------------------------------------
 
 
 def _refused_group(given: Mapping[str, Any]) -> str | None:
-    """A group that no axis of a mesh has, or one of another size."""
+    """Refuse groups that do not lie along one axis of a mesh, a wrong ``group_size``, or a wrong ``src``."""
     try:
         count = len(groups_of(given["group_name"])[0])
     except ShardingError as error:
@@ -80,7 +80,7 @@ def _refused_group(given: Mapping[str, Any]) -> str | None:
 
 
 def _refused_reduction(given: Mapping[str, Any]) -> str | None:
-    """A reduction that the dtype does not have, or a group that no axis of a mesh has."""
+    """Refuse reductions that the dtype does not support, and groups not along one axis of a mesh."""
     name = given["reduce_op"].lower()
     if name not in _REDUCTIONS:
         return f"the reduction {name!r} is not one of {', '.join(_REDUCTIONS)}"
@@ -92,7 +92,7 @@ def _refused_reduction(given: Mapping[str, Any]) -> str | None:
 
 
 def _refused_scatter(given: Mapping[str, Any]) -> str | None:
-    """A reduction that the dtype does not have, or sizes that do not split evenly."""
+    """Refuse uneven parts, reductions that the dtype does not support, and groups not along a mesh axis."""
     for tensor in _tensors(given):
         if tensor.ndim == 0 or tensor.shape[0] % given["group_size"] != 0:
             return f"{list(tensor.shape)} does not split into {given['group_size']} equal parts"
@@ -100,7 +100,7 @@ def _refused_scatter(given: Mapping[str, Any]) -> str | None:
 
 
 def _refused_splits(given: Mapping[str, Any]) -> str | None:
-    """Parts of several sizes, or a group that no axis of a mesh has."""
+    """Refuse parts of different or wrong sizes, and groups that do not lie along one axis of a mesh."""
     first = given["input_split_sizes"][0]
     for name in ("input_split_sizes", "output_split_sizes"):
         sizes = list(given[name])
@@ -141,7 +141,7 @@ def _scattered(x: Value, name: str, groups: Groups) -> Value:
 
 
 def _folded(parts: Value, reduction: _Reduction) -> Value:
-    """The values of all ranks, along the first axis, made into one."""
+    """Reduce the values of all ranks, which lie along the first axis, to one value."""
     return hlo.reduce([parts], [reduction.unit], [0], reduction.combine)[0]
 
 
@@ -189,7 +189,7 @@ def all_reduce_coalesced(inputs: Sequence[Value], reduce_op: str, group_name: An
     return [_reduced(x, reduce_op, groups) for x in inputs]
 
 
-# group_size is the size of the group, which its name says too
+# group_size follows from the group's name
 @lowers(
     c10d.all_gather_into_tensor.default,
     autograd.all_gather_into_tensor.default,
@@ -198,7 +198,7 @@ def all_reduce_coalesced(inputs: Sequence[Value], reduce_op: str, group_name: An
     refuses=_refused_group,
 )
 def all_gather_into_tensor(input: Value, group_name: Any, out: Spec) -> Value:
-    """The group's tensors, one after the other along the first dimension."""
+    """The tensors of all ranks of the group, concatenated along the first dimension."""
     return hlo.reshape(_gathered(input, groups_of(group_name)), out.shape)
 
 
@@ -223,7 +223,7 @@ def all_gather_into_tensor_coalesced(inputs: Sequence[Value], group_name: Any) -
     refuses=_refused_scatter,
 )
 def reduce_scatter_tensor(input: Value, reduce_op: str, group_name: Any) -> Value:
-    """A rank's own one of the equal parts, along the first dimension, of ``all_reduce``."""
+    """Split the result of ``all_reduce`` equally along the first dimension; each rank gets one part."""
     return _scattered(input, reduce_op, groups_of(group_name))
 
 
@@ -249,27 +249,27 @@ def reduce_scatter_tensor_coalesced(inputs: Sequence[Value], reduce_op: str, gro
     refuses=_refused_splits,
 )
 def all_to_all_single(input: Value, group_name: Any) -> Value:
-    """A rank's own one of the equal parts of each tensor, one after the other along the first dimension."""
+    """Split each rank's tensor equally along the first dimension; each rank gets its part of every tensor."""
     return _exchanged(input, 0, 0, groups_of(group_name))
 
 
 @lowers(dtensor.shard_dim_alltoall.default, dtypes=COPYABLE, refuses=_refused_group)
 def shard_dim_alltoall(input: Value, gather_dim: int, shard_dim: int, group_name: Any) -> Value:
-    """A tensor split along ``gather_dim``, split along ``shard_dim`` instead."""
+    """Change a tensor that is sharded along ``gather_dim`` to one that is sharded along ``shard_dim``."""
     split, concat = shard_dim % input.rank, gather_dim % input.rank
     return _exchanged(input, split, concat, groups_of(group_name))
 
 
 @lowers(c10d.broadcast.default, dtypes=COPYABLE, refuses=_refused_group)
 def broadcast(input: Value, src: int, group_name: Any) -> Value:
-    """The tensor of the group's rank ``src``, as a sum of its bits and of zeros of the other ranks.
+    """The tensor of the group's rank ``src``.
 
-    XLA's CPU has no ``collective_broadcast``.
+    XLA's CPU engine has no ``collective_broadcast``, so ranks add up its bits and zeros of the other ranks.
     """
     return _broadcast(input, src, groups_of(group_name))
 
 
 @lowers(c10d.wait_tensor.default, dtypes=COPYABLE, refuses=run_alone)
 def wait_tensor(tensor: Value) -> Value:
-    """The tensor itself: a program waits by itself."""
+    """The tensor itself, because a program waits for collectives by itself."""
     return tensor

@@ -1,4 +1,4 @@
-"""Losses that PyTorch composes of other operators, kept as one operator.
+"""Losses that PyTorch composes from other operators, kept as one operator.
 
 Each is a composite whose decomposition is PyTorch's own expansion. They occur only
 in exported graphs, because autograd expands them first. 16-bit floats are

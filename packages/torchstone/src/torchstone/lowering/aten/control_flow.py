@@ -38,7 +38,7 @@ def _values(operands: Sequence[Any]) -> list[Value]:
 def cond(
     pred: Any, true_fn: Subgraph, false_fn: Subgraph, operands: Sequence[Any] = (), *, out: tuple[Spec, ...]
 ) -> list[Value]:
-    """One of two subgraphs, chosen by a bool of one element."""
+    """Run one of two subgraphs, chosen by a bool of one element."""
     given = _values(operands)
     condition = hlo.reshape(as_value(pred, BOOL), ())
     like = [(spec.shape, spec.dtype) for spec in out]
@@ -104,6 +104,6 @@ def _element(sequence: Value, i: Value) -> Value:
 
 
 def _stored(stack: Value, y: Value, i: Value) -> Value:
-    """``stack`` with ``y`` at index ``i``."""
+    """Replace index ``i`` of ``stack`` by ``y``."""
     starts = [i, *(hlo.scalar(0, INT64) for _ in y.shape)]
     return hlo.dynamic_update_slice(stack, hlo.expand_dims(y, [0]), starts)

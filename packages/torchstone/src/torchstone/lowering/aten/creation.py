@@ -105,12 +105,12 @@ def fill_tensor(value: Value, *, out: Spec) -> Value:
     aten.empty_like.default,
     aten.new_empty.default,
     aten.new_empty_strided.default,
-    aten._new_zeros_with_same_feature_meta.default,  # tangents of operators with formulas of their own
+    aten._new_zeros_with_same_feature_meta.default,  # for tangents of operators with their own formulas
     dtypes=COPYABLE,
     ignores=("self", "size", "stride", "dtype", "other", "self_num_batch_dims"),
 )
 def zeros(*, out: Spec) -> Value:
-    """Zeros, also where PyTorch leaves memory uninitialized."""
+    """Zeros, even where PyTorch leaves memory uninitialized."""
     return _filled(0, out)
 
 
@@ -169,19 +169,20 @@ def _progression(start: Any, step: Any, out: Spec) -> Value:
 
 
 def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
-    """``steps`` numbers from ``start`` to ``end`` (rounded to the dtype), each from the nearer end."""
+    """``steps`` numbers from ``start`` to ``end`` (rounded to the dtype), each from the end nearest to it."""
     inexact = out.dtype in FLOATING | COMPLEX
     dtype = opmath(out.dtype) if inexact else FLOAT64
     first, last = (hlo.convert(cast(as_value(n, dtype), out.dtype), dtype) for n in (start, end))
     if steps == 1:
-        return hlo.broadcast_to(first, out.shape)  # whatever ``end`` is: 0 steps to infinity are NaN
+        return hlo.broadcast_to(first, out.shape)  # ``end`` must not matter: an infinite one would give NaN
     gaps = hlo.optimization_barrier(as_value(max(steps - 1, 1), dtype))
     pace = (last - first) / gaps  # XLA replaces division by a constant with an inexact multiplication
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))
     first, last, pace = (hlo.broadcast_to(n, out.shape) for n in (first, last, pace))
-    # Eager PyTorch counts to the middle of an odd number from ``end``, which an infinite end shows. Integers
-    # count from ``start``: XLA fuses the product and the sum, and 1 - 5 * 0.2 would be just below 0.
+    # If ``steps`` is odd, eager PyTorch computes the middle number from ``end``, which matters if that is
+    # infinite. For integers it is computed from ``start`` here: XLA fuses the product and the sum, so that
+    # 1 - 5 * 0.2 would be just below 0.
     rising = steps // 2 if inexact else (steps + 1) // 2
     return hlo.select(index < float(rising), first + pace * place, last - pace * rest)
 
@@ -212,7 +213,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Spec) -> Value:
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Spec) -> Value:
     """``base`` to the power of ``steps`` evenly spaced numbers from ``start`` to ``end``.
 
-    If there is only one number, the power is rounded to the dtype and its exponent is not.
+    A single number is computed from the exact exponent, and only the power is rounded to the dtype.
     """
     if steps == 1:
         only = as_value(start, COMPLEX128 if out.dtype in COMPLEX else FLOAT64)

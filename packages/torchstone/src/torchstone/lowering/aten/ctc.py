@@ -30,7 +30,7 @@ NEGATIVE = float("-inf")
 
 
 def _lengths(lengths: Value | Sequence[int]) -> Value:
-    """Lengths as int64 ``[batch]``. The graph may hold them as numbers or as a tensor of any rank."""
+    """Convert lengths to int64 ``[batch]``; in graphs, they are numbers or a tensor of any rank."""
     if isinstance(lengths, Value):
         return hlo.convert(flatten(lengths), INT64)
     return hlo.constant(list(lengths), INT64)
@@ -42,7 +42,10 @@ def _column(values: Value, shape: hlo.Shape) -> Value:
 
 
 def _extended(targets: Value, lengths: Value, states: int, blank: int) -> Value:
-    """The labels of all states, ``[batch, states]``. Targets are padded rows or one concatenated row."""
+    """Return the labels of all states, ``[batch, states]``.
+
+    Targets are padded rows or one concatenated row.
+    """
     batch = lengths.shape[0]
     state = hlo.iota((batch, states), 1, INT64)
     if is_empty(targets.shape):
@@ -79,12 +82,12 @@ def _log_sum(terms: Sequence[Value]) -> Value:
 
 
 def _may_skip(labels: Value) -> Value:
-    """True for states that may follow the state two before them: those with a different label."""
+    """True for states that the state two positions before may skip to: those with a different label."""
     return hlo.ne(labels, _shifted(labels, 2, -1)) & (hlo.iota(labels.shape, 1, INT64) > 1)
 
 
 def _emissions(log_probs: Value, labels: Value) -> Value:
-    """Each state's log probability at each time, ``[time, batch, states]``."""
+    """Return each state's log probability at each time, ``[time, batch, states]``."""
     shape = (log_probs.shape[0], *labels.shape)
     return hlo.take_along(log_probs, hlo.broadcast_to(labels, shape), 2)
 
@@ -157,7 +160,7 @@ def _gradient(
         hlo.iota((*labels.shape, classes), 2, INT64),
     )
     impossible = hlo.eq(loss, float("inf"))
-    # Where the last label is the blank itself, the kernel writes its share over that of the blank behind it.
+    # If the last label is the blank itself, PyTorch's kernel overwrites the share of the blank after it.
     lost = hlo.eq(state, last) & hlo.eq(_shifted(labels, 1, -1), blank)
 
     def step(i: Value, gradients: Value, beta: Value) -> list[Value]:
@@ -221,7 +224,7 @@ def _ctc_loss(
 
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
-    """Kernels of the gradient check neither the blank nor the sizes of a batch, and read other memory."""
+    """Refuse a wrong blank and wrong batch sizes: the gradient's kernels read other memory instead."""
     if arguments["log_probs"].dim() != 3:
         return f"log_probs has {arguments['log_probs'].dim()} dimensions; expected 3"
     steps, batch, classes = arguments["log_probs"].shape

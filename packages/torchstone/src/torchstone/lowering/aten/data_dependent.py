@@ -30,7 +30,7 @@ def nonzero_static(self: Value, *, fill_value: int = -1, out: Spec) -> Value:
         return hlo.full(out.shape, fill_value, out.dtype)
     size = out.shape[0]
     chosen = hlo.reshape(hlo.convert(self, BOOL), (self.numel,))
-    # Scatter drops what is sent past the end.
+    # Scatter drops updates past the end.
     where = hlo.select(chosen, ordinal(chosen), size)
     places = hlo.iota(chosen.shape, 0, INT64)
     found = hlo.put(hlo.full((size,), -1, INT64), where, places, 0, lambda _, new: new)
@@ -47,7 +47,7 @@ def nonzero_static(self: Value, *, fill_value: int = -1, out: Spec) -> Value:
     aten.repeat_interleave.Tensor, dtypes=frozenset({INT32, INT64}), ignores=("output_size",), values=REPEATS
 )
 def repeat_interleave(repeats: Value, out: Spec) -> Value:
-    """Each index of 1-d ``repeats``, repeated as often as the element at that index says."""
+    """Repeat each index of 1-d ``repeats`` as many times as the element at that index says."""
     counts = hlo.convert(repeats, INT64)
     ends = hlo.associative_scan([counts], 0, lambda a, b: a + b)[0]
     return hlo.convert(insertion_points(ends, hlo.iota(out.shape, 0, INT64), right=True), out.dtype)

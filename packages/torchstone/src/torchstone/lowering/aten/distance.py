@@ -34,7 +34,7 @@ def _differences(x1: Value, x2: Value) -> Value:
 
 def _distances(x1: Value, x2: Value, p: float) -> Value:
     magnitudes = hlo.abs_(_differences(x1, x2))
-    # The maximum over no differences is 0, not −inf.
+    # The maximum of no differences must be 0, not −inf.
     return hlo.maximum(norm_of_magnitudes(magnitudes, p, [magnitudes.rank - 1]), 0.0)
 
 
@@ -52,7 +52,7 @@ def _gradient(grad: Value, x1: Value, x2: Value, distances: Value, p: float) -> 
         slope = hlo.select(hlo.eq(size, norm), sign, 0.0)
     else:
         ratio = differences / norm if p == 2 else sign * hlo.power(size / norm, p - 1.0)
-        # At 0 the norm has no gradient. For p < 1 neither has its power.
+        # The norm has no gradient at 0. If p < 1, the power has none where the difference is 0.
         flat = hlo.eq(norm, 0.0) | hlo.eq(size, 0.0) if p < 1 else hlo.eq(norm, 0.0)
         slope = hlo.select(flat, 0.0, ratio)
     return hlo.reduce_sum(restore(grad, differences.shape, last) * slope, [differences.rank - 2])
@@ -68,7 +68,7 @@ def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Value | None]:
 
 
 def _refuses_other_rows(given: Arguments) -> str | None:
-    """Kernels read a gradient and a distance of each pair of rows, whether there are so many or not."""
+    """Refuse wrong shapes: kernels read a gradient and a distance for each pair of rows without checking."""
     pairs = (given["x1"].shape[-2], given["x2"].shape[-2])
     for name in ("grad" if "grad" in given else "grad_output", "cdist"):
         if said := other_shape(name, given[name].shape, (*given[name].shape[:-2], *pairs)):
@@ -96,7 +96,7 @@ def cdist_backward(
 
 
 def _pair_index(n: int) -> Value:
-    """``(n, n)``: the index of pair i < j among all pairs in row order; elsewhere n(n−1)/2, past the last."""
+    """Return ``(n, n)`` indices of the pairs i < j in row order; elsewhere n(n−1)/2, one past the last."""
     i, j = (hlo.iota((n, n), axis, INT64) for axis in (0, 1))
     place = i * (2 * n - 1 - i) / 2 + (j - i - 1)
     return hlo.select(i < j, place, n * (n - 1) // 2)
@@ -123,7 +123,7 @@ def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Value | None]:
 
 
 def _refuses_other_pairs(given: Arguments) -> str | None:
-    """Kernels read a gradient and a distance of each pair of rows, whether there are so many or not."""
+    """Refuse wrong shapes: kernels read a gradient and a distance for each pair of rows without checking."""
     rows = given["self"].shape[0]
     grad = "grad" if "grad" in given else "grad_output"
     return other_shapes(given, (grad, "pdist"), (rows * (rows - 1) // 2,))

@@ -18,23 +18,23 @@ from ..own import own
 from ..registry import Spec, lowers
 
 _SMALLEST = float(numpy.float32(6.1e-5))
-"""The scale that replaces any smaller one (``SMALL_SCALE_THRESHOLD``)."""
+"""The smallest scale; it replaces any smaller one (``SMALL_SCALE_THRESHOLD``)."""
 
 
 def _extremes(x: Value) -> tuple[Value, Value]:
-    """The minimum and maximum of the elements and zero; float64, 0-d."""
+    """Return the minimum and the maximum of the elements and zero, as 0-d float64."""
     axes = list(range(x.rank))
     low, high = hlo.minimum(hlo.reduce_min(x, axes), 0.0), hlo.maximum(hlo.reduce_max(x, axes), 0.0)
     return hlo.convert(low, FLOAT64), hlo.convert(high, FLOAT64)
 
 
 def _narrow(x: Value) -> Value:
-    """Round to float32, but keep float64 as the dtype."""
+    """Round to the precision of float32, but keep float64 as the dtype."""
     return hlo.convert(hlo.convert(x, FLOAT32), FLOAT64)
 
 
 def _parameters(x: Value, top: int) -> tuple[Value, Value]:
-    """Scale and zero point (0-d float64) that map the range of ``x`` and zero to ``[0, top]``."""
+    """Return the scale and zero point (0-d float64) that map the range of ``x`` and zero to ``[0, top]``."""
     low, high = _extremes(x)
     scale = (high - low) / float(top)
     single = hlo.convert(scale, FLOAT32)
@@ -47,7 +47,7 @@ def _parameters(x: Value, top: int) -> tuple[Value, Value]:
     low = hlo.select(small, hlo.select(hlo.eq(low, 0.0), low, _narrow(low_of_small)), low)
     high = hlo.select(small, hlo.select(hlo.eq(high, 0.0), high, _narrow(high_of_small)), high)
     scale = hlo.select(small, _SMALLEST, scale)
-    below, above = -low / scale, high / scale  # in steps
+    below, above = -low / scale, high / scale  # in units of the scale
     zero = hlo.select(-below < top - above, below, top - above)
     return scale, hlo.round_nearest_even(hlo.clamp(0.0, zero, float(top)))
 
@@ -103,7 +103,7 @@ def quantized_linear_dynamic(
 
 
 def _rows(zero_point: list[int], like: Value) -> Value:
-    """One zero point for each row, or one for all rows."""
+    """Broadcast zero points to ``like``: one for each row, or one for all rows."""
     if len(zero_point) == 1:
         return hlo.full_like(like, zero_point[0])
     return hlo.broadcast_in_dim(hlo.constant(zero_point, INT32), like.shape, [0])

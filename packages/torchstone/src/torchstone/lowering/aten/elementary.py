@@ -89,7 +89,7 @@ def pow_(self: Any, exponent: Value, *, out: Spec) -> Value:
     x, y = operands_of((self, exponent), out.dtype, out.shape)
     power = _power(x, y)
     if x.dtype.is_complex:
-        # PyTorch multiplies by the logarithm of the base, except where the exponent is a number.
+        # PyTorch multiplies by the logarithm of the base, unless the exponent is a number.
         undefined = hlo.eq(x, 0) & hlo.eq(y, 0)
         power = hlo.select(undefined, hlo.full_like(power, complex(math.nan, math.nan)), power)
     return hlo.convert(power, out.dtype)
@@ -118,7 +118,10 @@ def _power(x: Value, exponent: Value) -> Value:
 
 
 def _integer_power(x: Value, exponent: Value) -> Value:
-    """Integer power by repeated squaring, which wraps: engines disagree on exponents beyond the width."""
+    """Compute integer powers by repeated squaring, because engines disagree on exponents beyond the width.
+
+    Results that do not fit wrap around.
+    """
     axes = range(x.rank)
 
     def going(_: Value, __: Value, rest: Value) -> Value:

@@ -1,9 +1,9 @@
-"""Bags of embeddings: sums, means and maxima of rows, bag by bag, and the gradients.
+"""Bags of embeddings: the sum, mean or maximum of the rows of each bag, and the gradients.
 
 Composites ``torchstone.embedding_bag`` and ``torchstone.embedding_bag_backward``.
-A scan turns offsets into the bag of each index, and scatters combine the rows. The
-scatters take a part of the indices at a time: the rows of all indices would need far
-more memory than the table and the bags.
+A scan computes the bag of each index from the offsets, and scatters combine the rows.
+Each scatter handles only some of the indices, because the rows of all indices would
+need far more memory than the table and the bags.
 Not here: plain embeddings (``gathering``, ``index_updates``).
 """
 
@@ -39,7 +39,7 @@ Step = Callable[..., Sequence[Value]]
 
 
 def bag_of_each(offsets: Value, bags: hlo.Dim, count: hlo.Dim) -> Value:
-    """The bag of each of ``count`` indices, given where each bag starts: int32 or int64 ``(count,)``."""
+    """Return the bag of each of ``count`` indices as int32 or int64, given where each bag starts."""
     kind = counter(bags, count)
     starts = hlo.slice_axis(offsets, 0, 0, bags)
     marks = hlo.put(hlo.full((count,), 0, kind), starts, hlo.full((bags,), 1, kind), 0, add)
@@ -49,8 +49,8 @@ def bag_of_each(offsets: Value, bags: hlo.Dim, count: hlo.Dim) -> Value:
 def _by_parts(vectors: Sequence[Value], width: hlo.Dim, step: Step, state: Sequence[Value]) -> list[Value]:
     """Run ``step(start, *parts, *state)`` over successive parts of 1-d ``vectors`` and return the last state.
 
-    The vectors have the same length. ``start`` (0-d int64) is where the parts begin. A part is so short that
-    its rows, of ``width`` elements each, stay in cache.
+    The vectors have the same length. ``start`` (0-d int64) is the position where the parts begin. Parts are
+    so short that their rows, of ``width`` elements each, stay in cache.
     """
     count = vectors[0].shape[0]
     if not isinstance(count, int) or not isinstance(width, int):
@@ -82,7 +82,7 @@ def _rowwise(x: Value, like: Value) -> Value:
 
 
 def _combined(weight: Value, indices: Value, where: Value, scale: Value | None, bags: hlo.Dim) -> Value:
-    """The sum of the rows in each bag, where each row is multiplied by its ``scale``."""
+    """Return the sum of the rows in each bag, with each row multiplied by its ``scale``."""
 
     def step(_: Value, indices: Value, where: Value, *rest: Value) -> Sequence[Value]:
         rows = hlo.take(weight, indices, 0)
@@ -97,9 +97,10 @@ def _combined(weight: Value, indices: Value, where: Value, scale: Value | None, 
 
 
 def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tuple[Value, Value]:
-    """The maximum of each column in each bag, and the first index that has it. An empty bag gives zeros.
+    """Return the maximum of each column in each bag, and the first index that has it; zeros for an empty bag.
 
-    As in PyTorch's kernel, NaN is the maximum only as the first element of its bag: nothing is larger.
+    As in PyTorch's kernel, a NaN is the maximum only if it is the first element of its bag,
+    because nothing compares larger than it.
     """
     width = weight.shape[1]
     kind = counter(indices.shape[0])
@@ -133,7 +134,7 @@ def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tupl
 
 
 def _refuses_few_offsets(arguments: Mapping[str, Any]) -> str | None:
-    """Each index has a bag. Where these are left out, each row of the gradient has an offset."""
+    """Refuse calls without a bag for each index or, if bags are left out, an offset for each gradient row."""
     if arguments["offset2bag"].dim() != 1:
         return f"offset2bag has {arguments['offset2bag'].dim()} dimensions; expected 1"
     if arguments["offset2bag"].shape[0]:
@@ -145,14 +146,14 @@ def _refuses_few_offsets(arguments: Mapping[str, Any]) -> str | None:
 
 
 def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:
-    """A sparse gradient is not a strided tensor."""
+    """Refuse sparse gradients, which are not strided tensors, and calls with too few bags or offsets."""
     if arguments["sparse"]:
         return "a sparse gradient is not a strided tensor; use sparse=False"
     return _refuses_few_offsets(arguments)
 
 
 def _refuses_matrices(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels read as many indices as the tensor's first axis has, or more."""
+    """Refuse indices and offsets that are not 1-d: kernels read a number of them that may be wrong."""
     ranks = {name: arguments[name].dim() for name in ("indices", "offsets")}
     found = ", ".join(f"{name} has {rank} dimensions" for name, rank in ranks.items() if rank != 1)
     return f"{found}; expected 1" if found else None
@@ -182,9 +183,9 @@ def embedding_bag(
     """Rows of ``weight``, summed, averaged or maximized for each bag.
 
     Returns the result, the bag of each index, the size of each bag without its
-    padding and, for maxima, the row that each came from. As in PyTorch's kernel, sums
-    return zeros for the last two, and means return the sizes twice. The bags of indices
-    are left out where PyTorch's backward does not need them.
+    padding and, for maxima, the row that each maximum came from. As in PyTorch's kernel,
+    sums return zeros for the last two, and means return the sizes twice. The bags of
+    indices are left out if PyTorch's backward does not need them.
     """
     count = indices.shape[0]
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
@@ -228,7 +229,7 @@ def embedding_bag(
 
 
 def _refuses_unknown_sizes(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels read a bag of each index, and for means a size of each bag, whatever there is."""
+    """Refuse wrong shapes: kernels read a bag per index and, for means, a size per bag without checking."""
     said = other_shape("offset2bag", arguments["offset2bag"].shape, arguments["indices"].shape)
     if said is not None:
         return said
@@ -320,7 +321,7 @@ def embedding_bag_backward(
     *,
     out: Spec,
 ) -> Value | None:
-    """The gradient of the rows. If the forward pass left out the bags of indices, offsets give them."""
+    """The gradient of the rows. Bags of indices that the forward pass left out follow from the offsets."""
     bag = _bags(grad, indices, offsets, offset2bag)
     return embedding_bag_dense_backward(
         grad,

@@ -158,7 +158,7 @@ def dequantize_by_tensors(input: Value, scale: Value, zero_point: Value, out: Sp
 
 
 _STEPS = {FLOAT16: (5, 10), BFLOAT16: (8, 7)}
-"""The numbers of exponent and mantissa bits."""
+"""The numbers of exponent and mantissa bits of each dtype."""
 
 
 def _rounded(x: Value, dtype: DType) -> Value:
@@ -167,12 +167,12 @@ def _rounded(x: Value, dtype: DType) -> Value:
 
 
 def _extent(x: Value, width: float, eps: float, dtype: DType) -> Value:
-    """The scale at which ``x`` spans ``width`` steps; at least ``eps``."""
+    """Return the scale at which ``x`` spans ``width`` steps, but at least ``eps``."""
     return hlo.maximum(_rounded(quotient(x, hlo.full_like(x, width)), dtype), eps)
 
 
 def _extremes(x: Value) -> tuple[Value, Value]:
-    """The minimum and maximum of the elements and zero."""
+    """Return the minimum and the maximum of the elements and zero."""
     axes = list(range(x.rank))
     return hlo.minimum(hlo.reduce_min(x, axes), 0.0), hlo.maximum(hlo.reduce_max(x, axes), 0.0)
 

@@ -114,7 +114,7 @@ def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
 
 @lowers(aten.fft_rfftfreq.default, dtypes=FLOATING, ignores=("dtype",))
 def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
-    """The nonnegative frequencies of a real signal's transform; for ``n=-1``, which PyTorch takes, a zero."""
+    """The nonnegative frequencies of a real signal's transform; for ``n=-1``, as in PyTorch, a zero."""
 
     def kernel() -> Value:
         return hlo.convert(hlo.iota(out.shape, 0, opmath(out.dtype)) * _step(n, d), out.dtype)
@@ -123,7 +123,7 @@ def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
 
 
 def _step(n: int, d: float) -> float:
-    """The distance between frequencies, by IEEE division: infinite where ``n`` or ``d`` is zero."""
+    """Return the distance between frequencies by IEEE division: infinite if ``n`` or ``d`` is zero."""
     with numpy.errstate(divide="ignore", over="ignore"):
         return float(numpy.float64(1.0) / numpy.float64(n * d))
 

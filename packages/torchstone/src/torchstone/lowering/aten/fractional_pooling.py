@@ -56,7 +56,7 @@ def _fractional(
     rank = len(kernel)
     value = x if x.rank == rank + 2 else hlo.expand_dims(x, [0])
     place = places(value, rank)
-    if samples.shape[0] != value.shape[0]:  # PyTorch takes those of more members, and uses the first
+    if samples.shape[0] != value.shape[0]:  # PyTorch accepts samples for a larger batch, and uses the first
         samples = hlo.slice_axis(samples, 0, 0, value.shape[0])
     samples_of = [hlo.squeeze(hlo.slice_axis(samples, 2, axis, axis + 1), [2]) for axis in range(rank)]
     sizes = value.shape[2:]
@@ -73,7 +73,7 @@ def _fractional(
 
 
 def _starts(sample: Value, size: int, count: int, kernel: int) -> Value:
-    """Where the windows begin along one axis: maps ``(n, c)`` samples to int32 ``(n, c, count)``."""
+    """Return where windows begin along one axis: maps ``(n, c)`` samples to int32 ``(n, c, count)``."""
     shape = (*sample.shape, count)
     if count > 1:
         alpha = hlo.scalar(size - kernel, sample.dtype) / hlo.scalar(count - 1, sample.dtype)
@@ -86,7 +86,7 @@ def _starts(sample: Value, size: int, count: int, kernel: int) -> Value:
 
 
 def _first_places(starts_of: Sequence[Value], sizes: hlo.Shape) -> Value:
-    """Where each window begins, as an int64 row-major position: all that a window of no elements has."""
+    """Return the int64 row-major position where each window begins, for windows that have no elements."""
     shape = (*starts_of[0].shape[:2], *(starts.shape[2] for starts in starts_of))
     total = hlo.full(shape, 0, INT64)
     for axis, (starts, size) in enumerate(zip(starts_of, sizes, strict=True)):
@@ -97,7 +97,7 @@ def _first_places(starts_of: Sequence[Value], sizes: hlo.Shape) -> Value:
 
 
 def _taken(x: Value, positions: Value, axis: int) -> Value:
-    """``x`` with ``axis`` replaced by the last two axes of ``positions``, ``(n, c, windows, kernel)``."""
+    """Replace ``axis`` of ``x`` by the last two axes of ``positions``, ``(n, c, windows, kernel)``."""
     sizes = [1 if i in (0, 1, axis) else dim for i, dim in enumerate(x.shape)]
     behind = range(axis + 2, x.rank + 1)
     return hlo.gather(
@@ -114,10 +114,10 @@ def _taken(x: Value, positions: Value, axis: int) -> Value:
 
 
 def _refuses_other_windows(rank: int) -> Check:
-    """A refusal of gradients and positions that are not one for each window, over ``rank`` axes of space."""
+    """Return a check that there is one gradient and one position per window over the last ``rank`` axes."""
 
     def refuses(given: Arguments) -> str | None:
-        """Kernels read a gradient and a position of each window, whether there are so many or not."""
+        """Refuse gradients and positions of wrong shapes: kernels read one of each per window, unchecked."""
         wanted = (*given["self"].shape[:-rank], *given["output_size"])
         return other_shapes(given, ("grad_output", "indices"), wanted)
 

@@ -256,7 +256,7 @@ _LONGEST = 2000
 def _until_settled(
     wanted: Value, step: Callable[..., tuple[Value, Sequence[Value]]], initial: Sequence[Value]
 ) -> list[Value]:
-    """Repeat ``step(i, *state) → (goes on, new state)`` until each wanted element has settled."""
+    """Repeat ``step(i, *state) → (continue, new state)`` until all wanted elements have settled."""
 
     def goes_on(i: Value, active: Value, *_: Value) -> Value:
         return (i < _LONGEST) & hlo.reduce_or(active, range(active.rank))

@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def wrapped(index: Value, size: hlo.Dim) -> Value:
-    """An index as int64, where negative values count from the end of an axis of ``size``."""
+    """Convert an index to int64; negative values count from the end of an axis of ``size``."""
     index = hlo.convert(index, INT64)
     extent = hlo.broadcast_in_dim(hlo.dim_scalar(size), index.shape, [])
     return hlo.select(index < 0, index + extent, index)
@@ -45,7 +45,7 @@ class Positions:
 
 
 def positions(shape: Sequence[hlo.Dim], indices: Sequence[Value | None]) -> Positions:
-    """The positions that ``x[indices]`` selects from ``x`` of ``shape`` (at least one index is a tensor).
+    """Return the positions that ``x[indices]`` selects from ``x`` of ``shape``; an index must be a tensor.
 
     Index tensors broadcast against each other. If the indexed axes are adjacent, the
     common axes replace them; otherwise the common axes come first, as in NumPy.
@@ -98,7 +98,7 @@ def index_select(self: Value, dim: int, index: Value, out: Spec) -> Value:
 
 
 def like_index(x: Value, index: Value, axis: int) -> Value:
-    """``x`` cut to the sizes of ``index`` along every axis except ``axis``."""
+    """Cut ``x`` to the sizes of ``index`` along every axis except ``axis``."""
     limits = [x.shape[i] if i == axis else index.shape[i] for i in range(x.rank)]
     return hlo.slice_(x, [0] * x.rank, limits)
 

@@ -44,10 +44,10 @@ def grid_sampler(
 
 
 def _part(taps: Sequence[_Tap], flat: Value, input: Value) -> Value:
-    """The contribution of one element to each sample, for all channels.
+    """Return the contribution of one element to each sample, for all channels.
 
-    Outside the input a volume has no elements, while a plane has zeros. So the weights
-    of NaN or infinite positions show only in samples of planes.
+    Outside the input, a volume has no elements, while a plane has zeros. Therefore, weights that are NaN,
+    because of NaN or infinite positions, affect only samples of planes.
     """
     element = _gather(flat, _position(taps, input))
     inside, weight = (
@@ -68,7 +68,7 @@ def grid_sampler_backward(
     align_corners: bool,
     output_mask: Sequence[bool],
 ) -> tuple[Value | None, Value]:
-    """Gradients in ``input``, if ``output_mask`` requests it, and in ``grid``, which it need not request."""
+    """Gradients in ``input``, if ``output_mask`` requests it, and in ``grid``, even if it does not."""
     axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
     combinations = list(itertools.product(*axes))
     grad = _flat(hlo.convert(grad_output, opmath(grad_output.dtype)))
@@ -99,13 +99,13 @@ def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap
 
 
 def _share(taps: Sequence[_Tap], grad: Value) -> Value:
-    """What an element gets of each sample's gradient: one outside the input nothing, even of infinity."""
+    """Return an element's share of each sample's gradient; zero outside the input, even for infinity."""
     weight = _over_channels(_product([tap.weight for tap in taps]), grad)
     return hlo.select(_over_channels(_inside(taps), grad), weight * grad, 0)
 
 
 def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:
-    """How each sample changes with each of its coordinates, summed over the channels."""
+    """Return the gradient with respect to each sample's coordinates, summed over the channels."""
     flat = _flat(hlo.convert(input, grad.dtype))
     rank = input.rank - 2
     along = [hlo.reduce_sum(grad * _gather(flat, _position(taps, input)), [1]) for taps in combinations]
@@ -152,13 +152,13 @@ def _inside(taps: Sequence[_Tap]) -> Value:
 
 
 def _weight(taps: Sequence[_Tap], slope_of: int | None = None) -> Value:
-    """The weight of an element, or its slope along one axis; zero outside the input."""
+    """Return the weight of an element, or its slope along one axis; zero outside the input."""
     factors = [tap.slope if axis == slope_of else tap.weight for axis, tap in enumerate(taps)]
     return hlo.select(_inside(taps), _product(factors), 0)
 
 
 def _position(taps: Sequence[_Tap], input: Value) -> Value:
-    """Row-major position within the plane or volume, ``(n, samples)``."""
+    """Return the row-major position within the plane or volume, ``(n, samples)``."""
     result = taps[0].index
     for tap, size in zip(taps[1:], input.shape[3:], strict=True):
         result = result * _extent(size, result) + tap.index
@@ -166,7 +166,7 @@ def _position(taps: Sequence[_Tap], input: Value) -> Value:
 
 
 def _gather(flat: Value, position: Value) -> Value:
-    """All channels of ``(n, c, volume)`` at ``(n, samples)``."""
+    """Take all channels of ``(n, c, volume)`` at positions ``(n, samples)``."""
     return hlo.gather(
         flat,
         hlo.expand_dims(position, [2]),
@@ -185,7 +185,7 @@ def _extent(size: hlo.Dim, like: Value) -> Value:
 
 
 def _axes(input: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> list[list[_Tap]]:
-    """The taps along each spatial axis. The last coordinate of the grid belongs to the first axis."""
+    """Return the taps along each spatial axis. The grid's last coordinate belongs to the first axis."""
     dtype = opmath(grid.dtype)
     rank = input.rank - 2
     samples = (grid.shape[0], hlo.product(grid.shape[1:-1]))
@@ -230,7 +230,7 @@ class _Axis:
         return [self._tap(below, 1 - fraction, -unit), self._tap(below + 1, fraction, unit)]
 
     def _cubic(self) -> list[_Tap]:
-        """Four neighbors; the padding applies to each of them rather than to the coordinate."""
+        """Return four neighbors; the padding mode applies to each of them instead of to the coordinate."""
         below = hlo.floor(self.source)
         fraction = self.source - below
         taps = []
@@ -243,12 +243,12 @@ class _Axis:
         return taps
 
     def _tap(self, element: Value, weight: Value, slope: Value) -> _Tap:
-        """A tap at a whole-number ``element``, which may lie outside the input."""
+        """Make a tap at a whole-number ``element``, which may lie outside the input."""
         inside = (element >= 0) & (element <= self.last)
         return _Tap(inside, hlo.convert(hlo.select(inside, element, 0), INT32), weight, slope)
 
     def _padded(self, source: Value) -> tuple[Value, Value]:
-        """``source`` moved into the input by the padding mode, and the derivative of that move."""
+        """Move ``source`` into the input by the padding mode; also return the derivative of that move."""
         one = hlo.full_like(source, 1)
         if self.padding == _ZEROS:
             return source, one
@@ -261,14 +261,14 @@ class _Axis:
         return self._clipped(reflected, sign)
 
     def _clipped(self, source: Value, slope: Value) -> tuple[Value, Value]:
-        """``source`` moved to the nearest border. NaN goes to a plane's first element, a volume's last."""
+        """Move ``source`` to the nearest border; NaN becomes a plane's first element, a volume's last."""
         within = (source > 0) & (source < self.last)
         zeros = hlo.zeros_like(source)
         known = hlo.select(hlo.ne(source, source), self.last if self.volume else zeros, source)
         return hlo.clamp(zeros, known, self.last), hlo.select(within, slope, 0)
 
     def _reflected(self, source: Value, low: Value, span: Value) -> tuple[Value, Value]:
-        """``source`` folded back and forth between ``low`` and ``low + span``."""
+        """Fold ``source`` back and forth between ``low`` and ``low + span``."""
         distance = hlo.abs_(source - low)
         flips = hlo.floor(distance / span)
         rest = hlo.remainder(distance, span)

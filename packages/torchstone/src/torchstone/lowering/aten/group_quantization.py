@@ -19,11 +19,12 @@ _FAR = 2.0**40
 
 
 def _near(x: Value, scales: Value, zero_points: Value, low: int, high: int, out: Spec) -> Value:
-    """``round(x / scales + zero_points)`` in the range; unlike per tensor, the sum is rounded."""
+    """``round(x / scales + zero_points)`` in the range; per-tensor quantization rounds before it adds."""
     wide = promote_dtypes(x.dtype, scales.dtype)
     inverse = hlo.broadcast_to(1.0 / hlo.convert(scales, wide), x.shape)
-    # The limits lie far outside every range. They keep the compiler from fusing the product and the sum,
-    # which would round once. An optimization barrier would not: the compiler looks through it.
+    # The limits lie far outside every range. They keep the compiler from fusing the product and the sum into
+    # one operation, which would round only once. An optimization barrier would not prevent that, because the
+    # compiler looks through it.
     steps = hlo.clamp(-_FAR, hlo.convert(x, wide) * inverse, _FAR)
     zero = hlo.broadcast_to(hlo.convert(zero_points, wide), x.shape)
     near = hlo.round_nearest_even(steps + zero)
@@ -76,7 +77,7 @@ def dequantize_per_token(input: Value, scales: Value, zero_points: Value, out: S
 
 
 def _groups(x: Value, size: int, scales: Value) -> Value:
-    """Rows of ``size`` adjacent elements. One scale per row holds for rows shorter than a group."""
+    """Split into rows of ``size`` adjacent elements. Rows shorter than a group may have one scale each."""
     width = int(x.shape[-1])
     size = width if size > width and scales.shape[-1] == 1 else size
     return hlo.reshape(x, (hlo.product(x.shape) // size, size))

@@ -27,8 +27,9 @@ aten = namespace("aten")
 def _grouped_mm(self: Value, mat2: Value, offs: Value | None = None, *, out: Spec) -> Value:
     """``self @ mat2`` for each group; ``offs`` holds the end of each group.
 
-    2-d by 3-d: groups of rows. 3-d by 2-d: groups of columns. 2-d by 2-d: groups of
-    inner elements, one matrix each. 3-d by 3-d: one matrix each.
+    The ranks of the operands determine the groups. 2-d by 3-d: groups of rows. 3-d by 2-d:
+    groups of columns. 2-d by 2-d: groups of inner elements, with one result matrix per group.
+    3-d by 3-d: one matrix per group.
     """
     if offs is None:
         return hlo.convert(product(self, mat2), out.dtype)
@@ -68,7 +69,7 @@ def _matrix(stack: Value, group: Value) -> Value:
 
 
 def _members(ends: Value, group: Value, size: hlo.Dim) -> Value:
-    """Which of ``size`` positions belong to ``group``, as bool."""
+    """Return bools that tell which of ``size`` positions belong to ``group``."""
     ends = hlo.pad(ends, 0, [1], [0])
     start = hlo.dynamic_slice(ends, [group], [1])
     stop = hlo.dynamic_slice(ends, [group + 1], [1])

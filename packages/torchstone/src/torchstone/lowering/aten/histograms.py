@@ -35,9 +35,9 @@ def _edges(low: Value, high: Value, bins: int) -> Value:
 
 
 def _range(x: Value, bounds: Sequence[float] | None, margin: float) -> tuple[Value, Value]:
-    """The outer edges: ``bounds``, or the extremes of 1-d ``x`` (0 and 1 if it is empty).
+    """Return the outer edges: ``bounds``, or the extremes of 1-d ``x`` (0 and 1 if it is empty).
 
-    If they are equal, each is moved outward by ``margin``.
+    If both edges are equal, each is moved outward by ``margin``.
     """
     if bounds is not None:
         low, high = hlo.scalar(float(bounds[0]), x.dtype), hlo.scalar(float(bounds[1]), x.dtype)
@@ -54,7 +54,7 @@ def _inside(x: Value, low: Value, high: Value) -> Value:
 
 
 def _counted(where: Value, bins: int, weight: Value | None, dtype: DType) -> Value:
-    """The total weight (1 each by default) at each of ``bins`` positions; position −1 is dropped."""
+    """Add up the weights (1 each by default) at each of ``bins`` positions; position −1 is dropped."""
     amounts = hlo.full(where.shape, 1, dtype) if weight is None else hlo.convert(flatten(weight), dtype)
     return hlo.put(hlo.full((bins,), 0, dtype), where, amounts, 0, add)
 
@@ -66,7 +66,7 @@ def histc(self: Value, min: float = 0, max: float = 0, *, out: Spec) -> Value:
     x = hlo.convert(flatten(self), wide)
     given = (min, max) if min != max or is_empty(x.shape) else None
     low, high = _range(x, given, 1.0)
-    # The same formula as in PyTorch, which does not search edges here.
+    # PyTorch uses this formula here instead of searching the edges.
     place = (x - fill(low, x.shape)) * float(bins) / fill(high - low, x.shape)
     position = hlo.minimum(hlo.convert(place, INT64), bins - 1)
     where = hlo.select(_inside(x, low, high), position, -1)
@@ -74,7 +74,7 @@ def histc(self: Value, min: float = 0, max: float = 0, *, out: Spec) -> Value:
 
 
 def _positions(x: Value, edges: Value) -> Value:
-    """The bin of each element of 1-d ``x``, or −1."""
+    """Return the bin of each element of 1-d ``x``, or −1 if it is outside of all bins."""
     bins = edges.shape[0] - 1
     low = hlo.reshape(hlo.slice_axis(edges, 0, 0, 1), ())
     high = hlo.reshape(hlo.slice_axis(edges, 0, bins, bins + 1), ())
@@ -85,7 +85,7 @@ def _positions(x: Value, edges: Value) -> Value:
 def _histogram(
     columns: Sequence[Value], edges: Sequence[Value], weight: Value | None, density: bool, out: Spec
 ) -> Value:
-    """The histogram over a grid of edges of points given column by column (1-d each)."""
+    """Count points over a grid of edges; each column is the 1-d values of one coordinate."""
     where: Value | None = None
     edges = [hlo.convert(edge, columns[0].dtype) for edge in edges]
     for column, edge in zip(columns, edges, strict=True):
@@ -137,7 +137,7 @@ def histogram_bin_ct(
 
 
 def _columns(self: Value) -> list[Value]:
-    """The coordinates of ``(…, d)`` points as ``d`` 1-d values; 16-bit floats become float32."""
+    """Split ``(…, d)`` points into ``d`` 1-d values, one per coordinate; 16-bit floats become float32."""
     width = self.shape[-1]
     points = hlo.reshape(hlo.convert(self, opmath(self.dtype)), (hlo.product(self.shape[:-1]), width))
     return [hlo.squeeze(hlo.slice_axis(points, 1, axis, axis + 1), [1]) for axis in range(width)]
@@ -146,7 +146,7 @@ def _columns(self: Value) -> list[Value]:
 def _grid(
     columns: Sequence[Value], bins: Sequence[int], bounds: Sequence[float] | None, dtype: DType
 ) -> list[Value]:
-    """Equally spaced edges for each column, in ``dtype``."""
+    """Return equally spaced edges for each column, in ``dtype``."""
     ranges = [None if bounds is None else bounds[2 * i : 2 * i + 2] for i in range(len(columns))]
     return [
         hlo.convert(_edges(*_range(column, bound, 0.5), count), dtype)

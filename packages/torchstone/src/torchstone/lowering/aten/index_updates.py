@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def _slices(axis: int, index: Value) -> Write:
-    """Writes one slice of ``axis`` for each element of a 1-d ``index``."""
+    """Return a function that writes one slice of ``axis`` for each element of a 1-d ``index``."""
 
     def write(x: Value, source: Value, combine: Combine) -> Value:
         return hlo.put(x, index, source, axis, combine)
@@ -33,7 +33,7 @@ def _slices(axis: int, index: Value) -> Write:
 
 
 def _source_like(source: Value, x: Value, index: Value, axis: int) -> Value:
-    """``source`` in the shape that its slices must have (a 0-d source is a single element)."""
+    """Broadcast ``source`` to the shape that its slices must have (a 0-d source is a single element)."""
     shape = [index.shape[0] if i == axis else dim for i, dim in enumerate(x.shape)]
     return hlo.broadcast_to(at_least_1d(source), shape)
 
@@ -113,7 +113,7 @@ def put(self: Value, index: Value, source: Value, accumulate: bool = False) -> V
 
 
 def count_of_each(index: Value, size: hlo.Dim) -> Value:
-    """How often each of ``size`` positions occurs in a 1-d index: int64 ``(size,)``."""
+    """Count how often each of ``size`` positions occurs in a 1-d index: int64 ``(size,)``."""
     return hlo.put(hlo.full((size,), 0, INT64), index, hlo.full(index.shape, 1, INT64), 0, add)
 
 
@@ -144,7 +144,7 @@ def embedding_dense_backward(
             uses = hlo.convert(hlo.take(count_of_each(where, num_weights), where, 0), rows.dtype)
             rows = rows / hlo.broadcast_in_dim(uses, rows.shape, [0])
         if not isinstance(padding_idx, int) or padding_idx >= 0:
-            # A negative position: scatter drops what is sent there.
+            # Scatter drops updates at negative positions.
             where = hlo.select(hlo.eq(where, padding_idx), -1, where)
         total = hlo.put(hlo.full(out.shape, 0, rows.dtype), where, rows, 0, add)
         return hlo.convert(total, out.dtype)

@@ -32,7 +32,7 @@ DTYPES = frozenset({FLOAT32, FLOAT64}) | COMPLEX
 
 
 def _cholesky(a: Value, *, upper: bool) -> tuple[Value, Value]:
-    """``(factor, info)`` of ``[batch, n, n]``. Reads one triangle, and the real part of the diagonal."""
+    """Return ``(factor, info)`` of ``[batch, n, n]``; read one triangle and the diagonal's real part."""
     if is_empty(a.shape):
         return a, hlo.full((a.shape[0],), 0, INT32)
     low = matrices.lower(adjoint(a) if upper else a)
@@ -53,7 +53,7 @@ def _cholesky(a: Value, *, upper: bool) -> tuple[Value, Value]:
 
 
 def _first_bad_minor(low: Value) -> Value:
-    """The order of the first leading minor that is not positive definite, or 0: LAPACK's ``info``."""
+    """Return LAPACK's ``info``: the order of the first leading minor that is not positive definite, or 0."""
     batch, n, _ = low.shape
     rows, columns = matrices.row_of(low), matrices.column_of(low)
 
@@ -93,7 +93,7 @@ def cholesky(self: Value, upper: bool = False, *, out: Spec) -> Any:
 
 
 def _solved_by_cholesky(factor: Value, b: Value, *, upper: bool) -> Value:
-    """``x`` with ``A x = b``, where A = L Lᴴ (or Uᴴ U)."""
+    """Solve ``A x = b`` for ``x``, where A = L Lᴴ (or Uᴴ U)."""
     first = matrices.triangular(factor, b, lower=not upper, transpose="ADJOINT" if upper else "NO_TRANSPOSE")
     return matrices.triangular(
         factor, first, lower=not upper, transpose="NO_TRANSPOSE" if upper else "ADJOINT"
@@ -113,7 +113,7 @@ def cholesky_inverse(self: Value, upper: bool = False, *, out: Spec) -> Any:
 
 @lowers(aten.cholesky_solve.default, dtypes=DTYPES)
 def cholesky_solve(self: Value, input2: Value, upper: bool = False, *, out: Spec) -> Any:
-    """``x`` with ``A x = self``, where ``input2`` is A's Cholesky factor."""
+    """Solve ``A x = self`` for ``x``, where ``input2`` is A's Cholesky factor."""
 
     def kernel(b: Value, factor: Value) -> Value:
         b, factor = (matrices.broadcast_batch(x, out.shape[:-2]) for x in (b, factor))
@@ -129,7 +129,7 @@ def cholesky_solve(self: Value, input2: Value, upper: bool = False, *, out: Spec
 def linalg_solve_triangular(
     self: Value, B: Value, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Spec
 ) -> Value:
-    """``x`` with ``self x = B`` or, if not ``left``, ``x self = B``, in the dtype of ``self``."""
+    """Solve ``self x = B`` or, if not ``left``, ``x self = B`` for ``x``, in the dtype of ``self``."""
     a, b = (matrices.broadcast_batch(x, out.shape[:-2]) for x in (self, hlo.convert(B, self.dtype)))
     solved = matrices.triangular(a, b, lower=not upper, unit=unitriangular, left=left)
     return hlo.reshape(solved, out.shape)
@@ -145,7 +145,7 @@ def triangular_solve(
     *,
     out: tuple[Spec, Spec],
 ) -> tuple[Value, Value]:
-    """``x`` with ``A x = self`` (or ``Aᵀ x = self``), and A broadcast to match."""
+    """Solve ``A x = self`` (or ``Aᵀ x = self``) for ``x``; also returns A, broadcast to match."""
     a, b = (matrices.broadcast_batch(x, out[0].shape[:-2]) for x in (A, self))
     lower = upper if transpose else not upper
     solved = matrices.triangular(transposed(a) if transpose else a, b, lower=lower, unit=unitriangular)

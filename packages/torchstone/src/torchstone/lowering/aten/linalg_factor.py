@@ -108,7 +108,7 @@ def linalg_lu_factor_ex(A: Value, *, pivot: bool = True, out: Specs) -> Any:
 
 
 def _unpacked(factors: Value, pivots: Value, out: Specs, *, data: bool, swaps: bool) -> list[Value]:
-    """P, L and U of ``[batch, m, n]`` factors; those not requested are empty."""
+    """Return P, L and U of ``[batch, m, n]`` factors; those that are not requested are empty."""
     batch, m, n = factors.shape
     k = min(m, n)
     result = [hlo.full(spec.shape, 0, factors.dtype) for spec in out]
@@ -135,7 +135,7 @@ def linalg_lu(A: Value, *, pivot: bool = True, out: Specs) -> Any:
 
 
 def _refuses_other_batch(given: Arguments) -> str | None:
-    """PyTorch's kernel reads the pivots of each matrix, whether there are so many or not."""
+    """Refuse pivots of a wrong shape: PyTorch's kernel reads those of each matrix without checking."""
     if not given.get("unpack_pivots", True):
         return None
     *lead, rows, columns = given["LU_data"].shape
@@ -160,7 +160,7 @@ def lu_unpack(
 
 
 def _solved(factors: Value, pivots: Value, b: Value, *, left: bool, adjoint_: bool) -> Value:
-    """``x`` with ``A x = b`` (``x A = b`` if not ``left``). A or its adjoint is given by its LU factors."""
+    """Solve ``A x = b`` (``x A = b`` if not ``left``), given the LU factors of A or (``adjoint_``) Aᴴ."""
     order = lu.permutation(pivots, factors.shape[1])
     if left:
         return lu.solve(factors, order, b, adjoint=adjoint_)
@@ -171,7 +171,7 @@ def _solved(factors: Value, pivots: Value, b: Value, *, left: bool, adjoint_: bo
 def linalg_lu_solve(
     LU: Value, pivots: Value, B: Value, *, left: bool = True, adjoint: bool = False, out: Spec
 ) -> Any:
-    """``x`` with ``A x = B`` (``x A = B`` if not ``left``). A or its adjoint is given by its LU factors."""
+    """Solve ``A x = B`` (``x A = B`` if not ``left``), given the LU factors of A, or of Aᴴ if ``adjoint``."""
 
     def kernel(factors: Value, swaps: Value, b: Value) -> Value:
         lead = out.shape[:-2]
@@ -188,7 +188,7 @@ def linalg_lu_solve(
     values=[succeeds("torch.linalg.solve_ex")],
 )
 def _linalg_solve_ex(A: Value, B: Value, *, left: bool = True, out: Specs) -> Any:
-    """``x`` with ``A x = B`` (``x A = B`` if not ``left``), and the LU factorization of A."""
+    """Solve ``A x = B`` (``x A = B`` if not ``left``); also returns the LU factorization of A."""
     lead = out[1].shape[:-2]
     vector = B.rank == 1 or (B.rank == A.rank - 1 and hlo.same_shape(B.shape, A.shape[:-1]))
 
@@ -227,14 +227,14 @@ def linalg_inv_ex(A: Value, *, out: Specs) -> Any:
 
 
 def _sign_of_swaps(pivots: Value, like: Value) -> Value:
-    """(−1) to the number of swaps, ``[batch]``, in the dtype of ``like``."""
+    """Return −1 to the power of the number of swaps, ``[batch]``, in the dtype of ``like``."""
     swapped = hlo.ne(pivots, hlo.iota(pivots.shape, 1, INT32) + 1)
     odd = hlo.reduce_sum(hlo.convert(swapped, INT32), [1]) & 1
     return 1.0 - hlo.convert(odd, like.dtype) * 2.0
 
 
 def _factors_transpose(meta: Mapping[str, Any]) -> bool:
-    """ATen factorizes Aᵀ where that saves a copy, and returns those factors. Its gradients rely on this."""
+    """Whether ATen factorizes Aᵀ to save a copy; it returns these factors, and its gradients need them."""
     return bool(meta["A"].is_contiguous()) and not meta["A"].is_complex()
 
 
@@ -296,7 +296,7 @@ def linalg_ldl_factor_ex(self: Value, *, hermitian: bool = False, out: Specs) ->
 
 @lowers(aten.linalg_ldl_solve.default, dtypes=DTYPES)
 def linalg_ldl_solve(LD: Value, pivots: Value, B: Value, *, hermitian: bool = False, out: Spec) -> Any:
-    """``x`` with ``A x = B``, where ``LD`` and ``pivots`` are A's symmetric factorization."""
+    """Solve ``A x = B``, where ``LD`` and ``pivots`` are A's symmetric factorization."""
 
     def kernel(ld: Value, swaps: Value, b: Value) -> Value:
         lead = out.shape[:-2]

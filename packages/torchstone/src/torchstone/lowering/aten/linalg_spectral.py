@@ -29,7 +29,7 @@ Specs = tuple[Spec, ...]
 
 
 def _scaled(a: Value) -> tuple[Value, Value]:
-    """``a`` divided by its largest element, to keep squares in range, and that element ``[batch]``."""
+    """Divide ``a`` by its largest element, to keep squares in range; also return that, ``[batch]``."""
     largest = hlo.reduce_max(hlo.abs_(a), [1, 2])
     scale = hlo.select(largest > 0.0, largest, hlo.full_like(largest, 1))
     divisor = hlo.broadcast_in_dim(scale, a.shape, [0])
@@ -127,7 +127,7 @@ def _inverted_where(keep: Value, values: Value) -> Value:
 
 
 def _pseudo_inverse(a: Value, cutoff: Callable[[Value], Value], *, hermitian: bool) -> Value:
-    """``[batch, n, m]``; singular values up to ``cutoff(largest)`` (``[batch]``) count as zero."""
+    """Return ``[batch, n, m]``; singular values up to ``cutoff(largest)`` (``[batch]``) count as zero."""
     if hermitian:
         values, vectors = _eigh(a, lower=True, vectors=True)
         assert vectors is not None
@@ -146,7 +146,7 @@ def linalg_pinv(
 ) -> Any:
     """Moore–Penrose inverse; singular values up to max(atol, rtol · largest) count as zero."""
     default = matrices.epsilon(self.dtype) * hlo.at_least(*self.shape[-2:])
-    lead = out.shape[:-2]  # tolerances of more matrices than there are repeat them
+    lead = out.shape[:-2]  # if there are more tolerances than matrices, these are repeated
 
     def kernel(a: Value, atol: Value | None, rtol: Value | None) -> Value:
         if is_empty(a.shape):
@@ -197,7 +197,7 @@ def _of_any_rank(a: Value, b: Value, tolerance: float) -> tuple[Value, Value, Va
 
 
 def _squared_residuals(a: Value, b: Value, x: Value, rank: Value | None) -> Value:
-    """``|b - a x|²`` of each column ``[batch, columns]``; NaN unless all have full column ``rank``."""
+    """``|b - a x|²`` of each column, ``[batch, columns]``; NaN unless all matrices have full ``rank``."""
     found = hlo.reduce_sum(matrices.squared_size(b - product(a, x)), [1])
     if rank is None:
         return found
@@ -206,7 +206,7 @@ def _squared_residuals(a: Value, b: Value, x: Value, rank: Value | None) -> Valu
 
 
 def _first_batches(x: Value, lead: hlo.Shape, shape: hlo.Shape) -> Value:
-    """``[batch, …]`` with batch axes ``lead``, cut to ``shape``: repeated batches are all equal."""
+    """Restore the batch axes ``lead`` of ``[batch, …]``, and cut them to ``shape``: repetitions are equal."""
     whole = (*lead, *x.shape[1:])
     if len(whole) != len(shape):
         return x
@@ -219,7 +219,7 @@ def linalg_lstsq(
 ) -> Any:
     """Least squares: solution, residuals, rank and singular values, as far as the driver provides them.
 
-    Residuals are NaN where PyTorch returns none because a matrix lacks full rank.
+    Residuals are NaN where PyTorch returns no residuals because a matrix lacks full rank.
     """
     m, n = self.shape[-2:]
     unit = matrices.epsilon(self.dtype)

@@ -1,8 +1,8 @@
 """Pointwise loss functions with a reduction, and their gradients.
 
-Not here: losses that look up classes (``class_loss``), CTC. What PyTorch
-composes from other operators (cross entropy, KL divergence, L1, embedding and
-triplet losses) needs no lowering.
+Not here: losses that look up classes (``class_loss``), CTC, and losses that
+PyTorch composes from other operators, such as cross entropy, KL divergence, L1,
+embedding and triplet losses (``composed_loss``).
 
 Each is a composite; 16-bit floats are computed in float32.
 """
@@ -45,7 +45,7 @@ class Reduction(IntEnum):
 
 
 def reduced(losses: Value, reduction: int) -> Value:
-    """The losses themselves, their mean or their sum."""
+    """Return the losses themselves, their mean, or their sum."""
     axes = list(range(losses.rank))
     if reduction == Reduction.MEAN:
         return mean_over(losses, axes)
@@ -53,9 +53,9 @@ def reduced(losses: Value, reduction: int) -> Value:
 
 
 def spread(grad: Value, shape: hlo.Shape, reduction: int, divisor: Value | None = None) -> Value:
-    """Gradient of :func:`reduced`: the share of ``grad`` for each of the losses of ``shape``.
+    """Gradient of :func:`reduced`: give each of the losses of ``shape`` its share of ``grad``.
 
-    A mean divides by their number, or by ``divisor``, a 0-d value.
+    For a mean, ``grad`` is divided by the number of losses, or by ``divisor``, a 0-d value.
     """
     grad = hlo.broadcast_to(grad, shape)
     if reduction != Reduction.MEAN:
@@ -64,12 +64,12 @@ def spread(grad: Value, shape: hlo.Shape, reduction: int, divisor: Value | None 
 
 
 def reduction_name(reduction: int) -> str:
-    """The name in the attributes of a composite: ``none``, ``mean`` or ``sum``."""
+    """Return the name for the attributes of a composite: ``none``, ``mean`` or ``sum``."""
     return Reduction(reduction).name.lower()
 
 
 def _broadcast(values: Sequence[Value | None]) -> list[Value | None]:
-    """The operands in one shape, integers in the dtype of the others."""
+    """Broadcast the operands to one shape, and convert them to their promoted dtype."""
     present = [value for value in values if value is not None]
     feed = iter(broadcast(present, promote_dtypes(*(value.dtype for value in present))))
     return [value if value is None else next(feed) for value in values]
@@ -78,7 +78,7 @@ def _broadcast(values: Sequence[Value | None]) -> list[Value | None]:
 def _loss(
     name: str, inputs: Sequence[Value | None], loss: Pointwise, reduction: int, out: Spec, **attributes: float
 ) -> list[Value | None]:
-    """``loss(*inputs)`` of the broadcast inputs, then reduced."""
+    """Broadcast the inputs, compute ``loss(*inputs)``, and reduce it."""
 
     def kernel(*values: Value | None) -> Value:
         return reduced(loss(*_broadcast(values)), reduction)
@@ -97,7 +97,7 @@ def _gradient(
 ) -> list[Value | None]:
     """Gradient of :func:`_loss` in its first input; ``slope(*inputs)`` is the elementwise derivative.
 
-    Of a mean, PyTorch divides it by the number of elements of that input, whatever it is broadcast to.
+    For a mean, PyTorch divides by the number of elements of that input, even if the input is broadcast.
     """
 
     def kernel(grad: Value, x: Value, *rest: Value | None) -> Value:
@@ -142,10 +142,10 @@ def smooth_l1_loss(
 
 
 def _refuses_negative(name: str) -> Check:
-    """A refusal of gradients whose losses PyTorch refuses."""
+    """Return a check that refuses gradients of losses that PyTorch itself refuses."""
 
     def refuses(arguments: Mapping[str, Any]) -> str | None:
-        """The losses refuse a negative ``delta`` or ``beta``, so their gradients have no meaning there."""
+        """Refuse a negative ``delta`` or ``beta``: the loss refuses it, so its gradient has no meaning."""
         if arguments[name] < 0:
             return f"{name} is {arguments[name]}, which the loss itself refuses: it has to be at least 0"
         return None
@@ -204,7 +204,7 @@ def _weighted(losses: Value, weight: Value | None) -> Value:
 
 
 def _refuses_larger_shapes(arguments: Mapping[str, Any]) -> str | None:
-    """The kernel writes a result of the input's shape, and drops axes of size 1 before it broadcasts."""
+    """Refuse shapes unlike the input's: kernels write its shape, and broadcast without axes of size 1."""
     tensors = {name: arguments.get(name) for name in ("self", "target", "grad_output", "weight")}
     shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
     inner = [[size for size in shape if size != 1] for name, shape in shapes.items() if name != "weight"]
@@ -212,7 +212,7 @@ def _refuses_larger_shapes(arguments: Mapping[str, Any]) -> str | None:
         kept = torch.broadcast_shapes(*shapes.values()) == shapes["self"]
         if kept and list(torch.broadcast_shapes(*inner)) == inner[0]:
             return None
-    except RuntimeError:  # they do not broadcast at all
+    except RuntimeError:  # the shapes do not broadcast at all
         pass
     told = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
     return f"its tensors do not broadcast to the shape of self without axes of size 1: {told}"
@@ -251,7 +251,7 @@ def binary_cross_entropy_backward(
     *,
     out: Spec,
 ) -> list[Value | None]:
-    """Gradient of the binary cross entropy of probabilities. Only a weight's axes of size 1 count."""
+    """Gradient of the binary cross entropy; only the weight is broadcast with its axes of size 1."""
 
     def kernel(grad: Value, x: Value, t: Value, weight: Value | None) -> Value:
         grad, x, t = map(_squeezed, (grad, x, t))
@@ -289,7 +289,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _refuses_unsigned(given: Mapping[str, Any]) -> str | None:
-    """Eager negates the target in its own dtype."""
+    """Refuse unsigned targets: eager PyTorch negates the target in its own dtype."""
     dtype = given["target"].dtype
     return None if dtype.is_signed else f"target of {dtype} has no negative: convert it to a signed dtype"
 

@@ -27,12 +27,12 @@ WIDE = frozenset({FLOAT32, FLOAT64})
 
 
 def _rows(x: Value) -> Value:
-    """``(N, C)`` for one sample's ``(C,)`` too (a 0-d value is one class)."""
+    """Reshape to ``(N, C)``: a single sample has ``(C,)``, and a 0-d value is one class."""
     return x if x.rank == 2 else hlo.reshape(x, (1, x.numel))
 
 
 def _over_classes(x: Value, scores: Value) -> Value:
-    """A value of each row, divided by the number of classes."""
+    """Divide the value of each row by the number of classes."""
     return x / fill(count_of(scores, [1], x.dtype), x.shape)
 
 
@@ -41,7 +41,7 @@ def _attributes(p: Any, margin: Any, reduction: int) -> dict[str, hlo.Attribute]
 
 
 def _refuses_surplus(given: Arguments) -> str | None:
-    """The gradient of a reduced loss is one number; kernels read the first of several."""
+    """Refuse several gradients of a reduced loss, which is one number: kernels read only the first."""
     shape = given["grad_output"].shape
     if given.get("reduction", 1) == Reduction.NONE or all(size == 1 for size in shape):
         return None
@@ -49,14 +49,17 @@ def _refuses_surplus(given: Arguments) -> str | None:
 
 
 def _classes(target: Value) -> Value:
-    """The target as integers. Eager PyTorch accepts any dtype for an empty one."""
+    """Convert the target to integers: eager PyTorch accepts any dtype if the target is empty."""
     return hlo.convert(target, INT64)
 
 
 def _violations(
     scores: Value, target: Value, weight: Value | None, margin: float
 ) -> tuple[Value, Value, Value]:
-    """How far each class comes within ``margin`` of the target, whether it is the target, and row weights."""
+    """Return each class's violation of ``margin``, whether it is the target, and the weight of each row.
+
+    The violation is how far the score exceeds that of the target minus ``margin``.
+    """
     here = hlo.eq(hlo.index_of(scores, 1), restore(target, scores.shape, [1]))
     own = hlo.reduce_sum(hlo.select(here, scores, 0.0), [1])
     excess = scores - restore(own, scores.shape, [1]) + margin
@@ -131,26 +134,26 @@ def multi_margin_loss_backward(
 
 
 def _ended(target: Value) -> Value:
-    """Which places of each row hold no target: those from the first −1 on."""
+    """True for the places of each row that hold no target: those from the first −1 on."""
     shape = (*target.shape, target.shape[1])
     not_after = hlo.iota(shape, 2, target.dtype) <= hlo.iota(shape, 1, target.dtype)
     return hlo.reduce_or(not_after & restore(target < 0, shape, [1]), [2])
 
 
 def _matches(target: Value) -> Value:
-    """``(N, C, C)``: whether place s (axis 1) of the targets holds class c (last axis)."""
+    """Return ``(N, C, C)`` bools: whether place s (axis 1) of the targets holds class c (last axis)."""
     shape = (*target.shape, target.shape[1])
     named = hlo.eq(restore(target, shape, [2]), hlo.iota(shape, 2, target.dtype))
     return named & restore(~_ended(target), shape, [2])
 
 
 def _marked(target: Value, like: Value) -> Value:
-    """1 for each class that is a target of the row, else 0."""
+    """Return 1 for each class that is a target of the row, else 0."""
     return hlo.convert(hlo.reduce_or(_matches(target), [1]), like.dtype)
 
 
 def _pairs(scores: Value, target: Value, is_target: Value) -> tuple[Value, Value]:
-    """For each row, target place and class ``(N, C, C)``: the violation, and whether it counts."""
+    """Return the violation for each row, target place and class, ``(N, C, C)``, and whether it counts."""
     shape = (*scores.shape, scores.shape[1])
     ended = _ended(target)
     own = hlo.take_along(scores, hlo.select(ended, 0, target), 1)

@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def ordinal(mask: Value) -> Value:
-    """How many elements the bool mask selects before each element, in row-major order: int64, 1-d."""
+    """Count the elements that the bool mask selects before each element, in row-major order: int64, 1-d."""
     chosen = hlo.convert(flatten(mask), INT64)
     return hlo.associative_scan([chosen], 0, lambda a, b: a + b)[0] - chosen
 
@@ -39,7 +39,7 @@ def masked_fill(self: Value, mask: Value, value: Any, out: Spec) -> Value:
 
 @lowers(aten.masked_scatter.default, dtypes=COPYABLE, values=[SOURCE])
 def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
-    """Replace element n of those that ``mask`` selects with element n of ``source``."""
+    """Replace the n-th element that ``mask`` selects with element n of ``source``."""
     x, held = hlo.broadcast_to(self, out.shape), hlo.broadcast_to(mask, out.shape)
     if is_empty(out.shape) or is_empty(source.shape):
         return x
@@ -48,7 +48,7 @@ def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
 
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
-    """PyTorch's shape function does not compare the gradient with the mask."""
+    """Refuse masks that do not fit the gradient, which PyTorch's shape function does not compare."""
     try:
         torch.broadcast_shapes(arguments["grad_output"].shape, arguments["mask"].shape)
     except RuntimeError as error:
@@ -58,13 +58,13 @@ def _refuses_misfits(arguments: Arguments) -> str | None:
 
 @lowers(aten.masked_scatter_backward.default, dtypes=COPYABLE, values=[SELECTED], refuses=_refuses_misfits)
 def masked_scatter_backward(grad_output: Value, mask: Value, sizes: list[hlo.Dim], out: Spec) -> Value:
-    """The selected gradients, packed to the front of a tensor of ``sizes`` and followed by zeros."""
+    """The selected gradients at the front of a tensor of ``sizes``, followed by zeros."""
     shape = hlo.broadcast_shapes(grad_output.shape, mask.shape)
     if is_empty(sizes) or is_empty(shape):
         return hlo.full(sizes, 0, out.dtype)
     grad, held = (hlo.broadcast_to(x, shape) for x in (grad_output, mask))
     zeros = flatten(hlo.full(sizes, 0, out.dtype))
-    # One past the last position: scatter drops what is sent there.
+    # Scatter drops updates at one past the last position.
     nowhere = hlo.broadcast_in_dim(hlo.dim_scalar(zeros.numel), (held.numel,), [])
     where = hlo.select(flatten(held), ordinal(held), nowhere)
     packed = hlo.put(zeros, where, flatten(grad), 0, lambda _, new: new)

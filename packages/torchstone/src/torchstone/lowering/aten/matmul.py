@@ -3,7 +3,7 @@
 Integers wrap around exactly; 16-bit floats accumulate in float32 and are
 rounded once, after everything that the operator adds or scales.
 
-Not here: products of low-precision formats (``quantized_matmul``),
+Not here: products of low-precision formats (``scaled_matmul``),
 convolutions, factorizations and solvers, attention.
 """
 
@@ -35,10 +35,10 @@ from .arithmetic import scaled
 aten = namespace("aten")
 
 DTYPES = STANDARD | UNSIGNED | FLOAT8 - {FLOAT8_E8M0FNU}
-"""Eager accepts bool and the wider unsigned integers for empty sums only."""
+"""The supported dtypes. Eager accepts bool and the wider unsigned integers only for empty sums."""
 
 REAL_BLAS, COMPLEX_BLAS = frozenset({FLOAT32, FLOAT64}), frozenset({COMPLEX64, COMPLEX128})
-"""Dtypes of matrices that eager multiplies in a library for linear algebra."""
+"""Dtypes of matrices that eager multiplies by a BLAS library."""
 
 
 def product(a: Value, b: Value) -> Value:
@@ -59,7 +59,7 @@ def contracted(
 def combined(self: Value, added: Value, beta: Any, alpha: Any, out: Spec) -> Value:
     """``beta * self + alpha * added``, with ``self`` broadcast to ``out`` and ``added`` in the op-math dtype.
 
-    Where ``beta`` is zero, NaNs in ``self`` are ignored.
+    If ``beta`` is zero, ``self`` is not read, so NaNs in it are ignored.
     """
     result = scaled(added, alpha)
     if beta != 0:
@@ -68,12 +68,12 @@ def combined(self: Value, added: Value, beta: Any, alpha: Any, out: Spec) -> Val
 
 
 def _read(added: Value, alpha: Any, factor: Value, dtypes: Collection[DType]) -> Value:
-    """``added``, or zero where ``alpha`` is: eager's kernels for ``dtypes`` do not read the factors then."""
+    """Return ``added``, or zeros if ``alpha`` is 0 and eager's kernels, for ``dtypes``, skip the product."""
     return hlo.full(added.shape, 0, added.dtype) if alpha == 0 and factor.dtype in dtypes else added
 
 
 def _factor(alpha: Any, factor: Value) -> Any:
-    """``alpha``, unless there is nothing to multiply: eager then adds nothing, even where alpha is NaN."""
+    """Return ``alpha``, or 0 if the factor is empty: eager then adds nothing, even if ``alpha`` is NaN."""
     return 0 if is_empty(factor.shape) else alpha
 
 
@@ -216,7 +216,7 @@ def _trilinear(
     sumdim: Sequence[int],
     out: Spec,
 ) -> Value:
-    """Sum the product of three tensors over ``sumdim``; each first gets size-1 axes at its ``expand``."""
+    """Add size-1 axes to each of three tensors at its ``expand``; sum their product over ``sumdim``."""
     if any(is_empty(x.shape) for x in (i1, i2, i3)):
         return hlo.full(out.shape, 0, out.dtype)
     dtype = opmath(out.dtype)
@@ -242,7 +242,7 @@ def _trilinear(
 def _pairwise(
     a: Value, a_axes: list[int], b: Value, b_axes: list[int], summed: set[int]
 ) -> tuple[Value, list[int]]:
-    """The product of two values with labeled axes, summed over ``summed``, and the labels of the result."""
+    """Multiply two values with labeled axes and sum over ``summed``; also return the result's labels."""
     a, a_axes = _sum_own(a, a_axes, summed - set(b_axes))
     b, b_axes = _sum_own(b, b_axes, summed - set(a_axes))
     shared = [axis for axis in a_axes if axis in b_axes]

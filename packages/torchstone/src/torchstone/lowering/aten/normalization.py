@@ -29,7 +29,7 @@ aten = namespace("aten")
 
 
 def affine(x: Value, weight: Value | None, bias: Value | None, axes: Sequence[int]) -> Value:
-    """``x * weight + bias``, with both along ``axes``."""
+    """Return ``x * weight + bias``, where weight and bias lie along ``axes``."""
     if weight is not None:
         x = x * hlo.broadcast_in_dim(weight, x.shape, axes)
     if bias is not None:
@@ -38,21 +38,21 @@ def affine(x: Value, weight: Value | None, bias: Value | None, axes: Sequence[in
 
 
 def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
-    """``x`` scaled to mean 0 and variance 1 over ``axes``, its mean, and 1/σ (both without ``axes``)."""
+    """Scale ``x`` to mean 0 and variance 1 over ``axes``; also return its mean and 1/σ (without ``axes``)."""
     mean, deviation, squares = center(x, axes)
     rstd = hlo.rsqrt(squares / fill(count_of(x, axes, x.dtype), squares.shape) + eps)
     return deviation * restore(rstd, x.shape, axes), mean, rstd
 
 
 def standardize_gradient(grad: Value, normal: Value, rstd: Value, axes: Sequence[int]) -> Value:
-    """Gradient of :func:`standardize` in its input, from its result ``normal``."""
+    """Gradient of :func:`standardize` in its input, given its result ``normal``."""
     return _centered_gradient(grad, normal, rstd, axes, mean_over(grad, axes), mean_over(grad * normal, axes))
 
 
 def _centered_gradient(
     grad: Value, normal: Value, rstd: Value, axes: Sequence[int], along: Value, across: Value
 ) -> Value:
-    """:func:`standardize_gradient` from the means of ``grad`` and of ``grad * normal``."""
+    """Compute :func:`standardize_gradient`, given the means of ``grad`` and of ``grad * normal``."""
     shape = grad.shape
     return (grad - restore(along, shape, axes) - normal * restore(across, shape, axes)) * restore(
         rstd, shape, axes
@@ -60,11 +60,11 @@ def _centered_gradient(
 
 
 def _weighted_mean(x: Value, weight: Value | None, axes: Sequence[int]) -> Value:
-    """Mean of ``x * weight`` over ``axes``, which ``weight`` has.
+    """Return the mean of ``x * weight`` over ``axes``; ``weight`` has exactly these axes.
 
-    It is a product of a matrix and a vector. In a sum of products each factor is a buffer for XLA's CPU
-    compiler, and one that only the forward pass determines (the normalized input, the broadcast weight)
-    is kept from there until the backward pass.
+    It is computed as the product of a matrix and a vector. In a sum of elementwise products, XLA's CPU
+    compiler would store each factor in a buffer. Factors that depend only on the forward pass (the
+    normalized input, the broadcast weight) would be kept until the backward pass.
     """
     if weight is None:
         return mean_over(x, axes)
@@ -73,7 +73,7 @@ def _weighted_mean(x: Value, weight: Value | None, axes: Sequence[int]) -> Value
 
 
 def _split(rank: int, normalized: int) -> tuple[list[int], list[int]]:
-    """The outer axes and the last ``normalized`` axes."""
+    """Return the outer axes and the last ``normalized`` axes."""
     return list(range(rank - normalized)), list(range(rank - normalized, rank))
 
 
@@ -97,7 +97,7 @@ def layer_norm(
 
 
 def _refuses_misfits(given: Arguments) -> str | None:
-    """Eager PyTorch takes an empty input of integers, and statistics of any number of rows."""
+    """Refuse tensors that do not fit: eager accepts empty integer inputs and statistics of other rows."""
     outer, _ = _split(given["input"].dim(), len(given["normalized_shape"]))
     rows = math.prod(given["input"].shape[axis] for axis in outer)
     for name in ("mean", "rstd"):
@@ -148,7 +148,7 @@ def layer_norm_backward(
 
 
 def _refuses_more_axes(given: Arguments) -> str | None:
-    """Eager PyTorch normalizes a scalar over any shape."""
+    """Refuse to normalize over more axes than there are; eager PyTorch normalizes a scalar over any shape."""
     axes, rank = len(given["normalized_shape"]), given["input"].dim()
     return f"it normalizes over {axes} axes, and its input has {rank}" if axes > rank else None
 
@@ -159,7 +159,7 @@ def rms_norm(
 ) -> list[Value | None]:
     """Divide by the root mean square over the last axes, then scale; also returns the reciprocal root.
 
-    PyTorch takes a weight of any shape that broadcasts with the input.
+    As in PyTorch, the weight may have any shape that broadcasts with the input.
     """
     _, inner = _split(input.rank, len(normalized_shape))
     # By default PyTorch uses the epsilon of the dtype that it computes in (layer_norm.cpp).

@@ -28,10 +28,11 @@ _INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
 
 @dataclass(frozen=True)
 class Layout:
-    """How many rows a kernel takes at once, and which two of them share a byte.
+    """The order of packed weights: how many rows form a block, and which two of them share a byte.
 
-    With ``halves``, the second half of a block lies in the upper bits of the first. Without
-    ``halves``, and in the rows after the last whole block, adjacent rows share a byte.
+    With ``halves``, the rows of the second half of a block are in the upper bits, and those of the
+    first half in the lower bits. Without ``halves``, and in the rows after the last whole block,
+    adjacent rows share a byte.
     """
 
     rows: int
@@ -46,12 +47,12 @@ _WITHOUT_VECTORS = Layout(32, False)
 
 
 def _layout() -> Layout:
-    """The layout of this machine's kernels."""
+    """Return the layout of this machine's kernels."""
     return _LAYOUTS.get(torch.backends.cpu.get_cpu_capability(), _WITHOUT_VECTORS)
 
 
 def _blocks(rows: int, layout: Layout) -> list[tuple[int, int, Layout]]:
-    """``(first row, end, layout)`` of the whole blocks and of any rows after them."""
+    """Return ``(first row, end, layout)`` of the whole blocks and, if there are any, of the rows after."""
     whole = rows // layout.rows * layout.rows
     parts = [(0, whole, layout), (whole, rows, Layout(rows - whole, False))]
     return [part for part in parts if part[0] < part[1]]
@@ -106,7 +107,7 @@ def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Value | None]:
 
 
 def _refuses_other_groups(given: Arguments) -> str | None:
-    """The kernel reads a scale and a zero of each group, whether there are so many or not."""
+    """Refuse wrong shapes: the kernel reads a scale and a zero for each group without checking."""
     rows, packed = given["mat2"].shape
     wanted = (2 * packed // max(given["qGroupSize"], 1), rows, 2)
     return other_shape("qScaleAndZeros", given["qScaleAndZeros"].shape, wanted)

@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 UNPADDED = dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO)
 OneAxis = Callable[[Value, int, int, int], Value]
-"""Takes a value, an axis, and the amounts to pad before and after."""
+"""Pads along one axis: takes a value, the axis, and the amounts to pad before and after."""
 
 
 @lowers(aten.constant_pad_nd.default, dtypes=COPYABLE)
@@ -38,7 +38,7 @@ def constant_pad_nd(self: Value, pad: list[hlo.Dim], value: Any = 0) -> Value:
 
 
 def _cropped(x: Value, axis: int, before: int, after: int) -> Value:
-    """Crop ``x`` by the amounts of ``before`` and ``after`` that are negative."""
+    """Crop ``x`` by ``before`` and ``after`` where these are negative."""
     return hlo.slice_axis(x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
 
 
@@ -143,7 +143,7 @@ def replication_pad(self: Value, padding: list[int], out: Spec) -> Value:
 
 
 def _refuses_other_rows(given: Arguments) -> str | None:
-    """Kernels read as many rows of the gradient as the padded tensor has."""
+    """Refuse gradients of other rows: kernels read as many rows as the padded tensor has, unchecked."""
     kept = given["self"].shape[: -(len(given["padding"]) // 2)]
     padded = given["grad_output"].shape[len(kept) :]
     return other_shape("grad_output", given["grad_output"].shape, (*kept, *padded))

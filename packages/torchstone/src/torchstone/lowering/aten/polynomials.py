@@ -1,8 +1,8 @@
 """Orthogonal polynomials of integer degree: Chebyshev (shifted too), Hermite, Laguerre, Legendre.
 
-Each evaluates its three-term recurrence in one loop over all elements. ATen/native/Math.h
-prefers a closed form at the ends of the interval, and inside it for Chebyshev polynomials
-of high degree; so does this module. The degree is a tensor; negative degrees give 0.
+Each evaluates its three-term recurrence in one loop over all elements. Like ATen/native/Math.h,
+this module uses a closed form at the ends of the interval, and inside it for Chebyshev polynomials
+of high degree. The degree is a tensor; negative degrees give 0.
 PyTorch has no derivative of these.
 """
 

@@ -36,7 +36,7 @@ _RANGE = {INT8: (-128, 127), UINT8: (0, 255), INT32: (-(2**31), 2**31 - 1)}
 Numbers = Sequence[float] | Sequence[int]
 
 quotient = in_double(hlo.divide)
-"""Divide float32 by float32 and round once. XLA replaces a constant divisor by its inexact reciprocal."""
+"""Divides float32 by float32 and rounds once. XLA would multiply by a constant's inexact reciprocal."""
 
 
 def _spread(numbers: Numbers, dtype: DType, shape: hlo.Shape, axis: int) -> Value:
@@ -52,7 +52,7 @@ def _inverse(scale: Sequence[float]) -> list[float]:
 
 
 def _float32(*numbers: float) -> numpy.float32:
-    """The product of numbers that are each rounded to float32."""
+    """Multiply numbers in float32, after rounding each of them to it."""
     result = numpy.float32(1)
     for number in numbers:
         result = result * numpy.float32(number)
@@ -70,7 +70,7 @@ def _clamped(x: Value, dtype: DType, low: int | None = None) -> Value:
 
 
 def _centered(integers: Value, zero_point: Sequence[int], axis: int = 0) -> Value:
-    """Integers minus their zero points, in int32."""
+    """Subtract their zero points from integers, in int32."""
     wide = hlo.convert(integers, INT32)
     return wide if not any(zero_point) else wide - _spread(zero_point, INT32, wide.shape, axis)
 
@@ -92,11 +92,12 @@ def quantize(
     def kernel(x: Value) -> Value:
         inverse = _spread(_inverse(scale), FLOAT32, x.shape, axis)
         zero = _spread([float(z) for z in zero_point], FLOAT32, x.shape, axis)
-        # The rounding of float32 decides ties: once for bytes per tensor (a fused multiply-add), twice
-        # per channel and for int32. In float64 the product is exact, so compilers have nothing to fuse.
+        # Rounding to float32 decides ties. For bytes with one scale per tensor it happens once (in a fused
+        # multiply-add); per channel and for int32, twice. In float64 the product is exact, so that fusing
+        # it with the sum changes nothing.
         scaled = hlo.convert(x, FLOAT64) * hlo.convert(inverse, FLOAT64)
         if axis >= 0 or out.dtype is INT32:
-            scaled = hlo.reduce_precision(scaled, 8, 23)  # XLA leaves out conversions there and back
+            scaled = hlo.reduce_precision(scaled, 8, 23)  # XLA removes conversions there and back
         near = hlo.convert(scaled + hlo.convert(zero, FLOAT64), FLOAT32)
         return _clamped(hlo.round_nearest_even(near), out.dtype)
 
@@ -138,7 +139,7 @@ def _requantized(
     relu: bool,
     axis: int,
 ) -> Value:
-    """The integers of ``total * scale * weight_scale + bias``; ``factor`` is the scale, in a list."""
+    """Quantize ``total * scale * weight_scale + bias``; ``factor`` is a list that holds the scale."""
     scales = [float(_float32(*factor, each)) for each in weight_scale]
     multiplier = [float(numpy.float32(each) / numpy.float32(out_scale)) for each in scales]
     x = hlo.convert(total, FLOAT32)
@@ -150,7 +151,7 @@ def _requantized(
 
 
 def _layer(*values: float) -> dict[str, hlo.Attribute]:
-    """The attributes shared by all layers."""
+    """Return the attributes that all layers share."""
     names = ("scale", "zero_point", "out_scale", "out_zero_point", "relu")
     return dict(zip(names, values, strict=True))
 
@@ -258,7 +259,7 @@ def quantized_batch_norm(
 
 
 def _pair(scales: Sequence[float], zero_points: Sequence[int], relu: bool) -> dict[str, hlo.Attribute]:
-    """Attributes of an operator on two tensors: ``scales`` are those of both and of the result."""
+    """Return the attributes of an operator on two tensors; ``scales`` are theirs and that of the result."""
     attributes = _layer(scales[0], zero_points[0], scales[2], zero_points[2], relu)
     return attributes | {"other_scale": scales[1], "other_zero_point": zero_points[1]}
 
@@ -308,7 +309,7 @@ def quantized_relu(self: Value, scale: float, zero_point: int, out: Spec) -> lis
 
 
 def _simulated(x: Value, scale: Value, inverse: Value, zero_point: Value, low: int, high: int) -> list[Value]:
-    """``x`` rounded to the grid and converted back, and which elements lie within its range."""
+    """Round ``x`` to the grid and convert it back; also return which elements lie within the range."""
     near = hlo.round_nearest_even(x * inverse) + zero_point
     inside = (near >= float(low)) & (near <= float(high))
     near = hlo.select(hlo.is_nan(near), float(low), hlo.clamp(float(low), near, float(high)))
@@ -347,7 +348,7 @@ def fake_quantize_tensor_parameters(
 ) -> list[Value | None]:
     """:func:`fake_quantize_per_tensor_affine` with parameters from tensors, and a switch to turn it off.
 
-    The zero point and the switch lose their fractions.
+    The zero point and the switch are truncated to integers.
     """
 
     def kernel(x: Value, scale: Value, zero_point: Value, enabled: Value) -> list[Value]:

@@ -40,11 +40,11 @@ prims = namespace("prims")
 _COUNTING = ALL_INTEGRAL | FLOATING
 _CONTINUOUS = FLOATING | COMPLEX
 _DIGITS = {FLOAT16: 11, BFLOAT16: 8}
-"""Significant binary digits of 16-bit floats. More would round up to the open end of a range."""
+"""Significant binary digits of 16-bit floats. With more, numbers might round up to the excluded end."""
 
 
 def uniform(rng: Rng, shape: hlo.Shape, dtype: DType) -> Value:
-    """Uniform on [0, 1), in the op-math dtype of a real or complex (both parts) ``dtype``."""
+    """Uniform on [0, 1), in the op-math dtype of ``dtype``; both parts if that is complex."""
     if dtype.is_complex:
         return hlo.complex_(rng.uniform(shape, dtype.real), rng.uniform(shape, dtype.real))
     numbers = rng.uniform(shape, opmath(dtype))
@@ -55,7 +55,7 @@ def uniform(rng: Rng, shape: hlo.Shape, dtype: DType) -> Value:
 
 
 def logarithm_of_uniform(rng: Rng, shape: hlo.Shape, dtype: DType) -> Value:
-    """``log(u)`` for ``u`` uniform on (0, 1), in the op-math dtype: finite and below zero."""
+    """``log(u)`` for ``u`` uniform on (0, 1), in the op-math dtype; always finite and negative."""
     wide = opmath(dtype)
     epsilon = 2.0**-54 if wide.bits == 64 else 2.0**-25
     return hlo.log(rng.uniform(shape, wide) + epsilon)
@@ -152,7 +152,7 @@ def cauchy(median: float = 0.0, sigma: float = 1.0, *, out: Spec, rng: Rng) -> V
 
 
 def _integers(rng: Rng, low: Any, high: Any, out: Spec) -> Value:
-    """Uniform on [low, high): 64 random bits modulo the span, so biased by at most span / 2⁶⁴."""
+    """Uniform on [low, high): 64 random bits modulo the span, with a bias of at most span / 2⁶⁴."""
     span, base = (as_value(n, INT64) for n in (high, low))
     bits = rng.bits(out.shape)
     span = hlo.convert(span - base, UINT64)
@@ -243,7 +243,7 @@ def _rrelu(
 
 
 def _refuses_other_noise(given: Arguments) -> str | None:
-    """PyTorch's kernel compares the shapes, and its shape function does not."""
+    """Refuse noise of another shape, which PyTorch's shape function does not check."""
     return other_shape("noise", given["noise"].shape, given["self"].shape)
 
 

@@ -38,28 +38,28 @@ aten = namespace("aten")
 Dims = int | Sequence[int] | None
 SUMMABLE = STANDARD | UNSIGNED
 ANY = EVERY - SUB_BYTE
-"""Dtypes that can be tested for zero, or summed after conversion to the call's ``dtype``."""
+"""Dtypes whose elements can be tested for zero, or summed after conversion to the call's ``dtype``."""
 
 
 def _sum(x: Value, axes: Sequence[int]) -> Value:
-    """Sum over ``dim`` (``None`` or ``[]``: all) in the result's dtype; any for bools."""
+    """Sum over ``dim`` (``None`` or ``[]``: all) in the result's dtype; logical or for bools."""
     return hlo.reduce_or(x, axes) if x.dtype.is_bool else hlo.reduce_sum(x, axes)
 
 
 def _mean(x: Value, axes: Sequence[int]) -> Value:
-    """Mean over ``dim`` (``None`` or ``[]``: all); NaN over no elements."""
+    """Mean over ``dim`` (``None`` or ``[]``: all); NaN if there are no elements."""
     return mean_over(x, axes)
 
 
 def _prod(x: Value, axes: Sequence[int]) -> Value:
-    """Product over one axis or all, in the result's dtype; all for bools."""
+    """Product over one axis or all axes, in the result's dtype; logical and for bools."""
     if x.dtype.is_bool:
         return hlo.reduce_and(x, axes)
     return hlo.reduce([x], [1], axes, lambda a, b: a * b)[0]
 
 
 def _any(x: Value, axes: Sequence[int]) -> Value:
-    """True where any element along ``dim`` is nonzero, as NaN is; uint8 gives uint8."""
+    """True where any element along ``dim`` is nonzero; NaN counts as nonzero; uint8 gives uint8."""
     return hlo.reduce_or(hlo.convert(x, BOOL), axes)
 
 
@@ -90,10 +90,11 @@ def all_dims(self: Value, dim: Dims = None, *, out: Spec) -> Value:
 
 
 def _moments(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value, Value]:
-    """Variance (real) in squares of a unit, that unit, and the mean of ``x`` over ``axes``.
+    """Return the (real) variance over ``axes`` in squares of a unit, that unit, and the mean.
 
-    The variance is the sum of |x − mean|² over max(0, n − correction). Squares of 1e-20 and 1e20 are out of
-    the range of float32, and their square roots are not. Eager PyTorch sums float64 on the CPU.
+    The variance is the sum of |x − mean|² divided by max(0, n − correction). The unit avoids overflow and
+    underflow: in float32, a deviation of 1e20 or 1e-20 is in range, but its square is not. Eager PyTorch
+    instead sums in float64 on the CPU.
     """
     unit = unit_of(x, axes)
     inverse = restore(1.0 / unit, x.shape, axes)
@@ -154,7 +155,7 @@ def std_mean(
 
 @lowers(aten.logsumexp.default, dtypes=SUMMABLE, ignores=("keepdim",))
 def logsumexp(self: Value, dim: Dims, out: Spec) -> Value:
-    """``log(sum(exp(self)))`` over ``dim`` without overflow; −inf over no elements."""
+    """``log(sum(exp(self)))`` over ``dim`` without overflow; −inf if there are no elements."""
     x = hlo.convert(self, opmath(out.dtype))
     axes = axes_of(dim, x.rank)
     peak = hlo.reduce_max(hlo.real(x), axes)
@@ -176,7 +177,7 @@ def linalg_vector_norm(
 
 
 def norm_of_magnitudes(x: Value, order: float, axes: Sequence[int]) -> Value:
-    """The ``order``-norm over ``axes`` of nonnegative elements."""
+    """Return the ``order``-norm over ``axes`` of nonnegative elements."""
     if order == 0:
         return hlo.reduce_sum(hlo.convert(hlo.ne(x, 0.0), x.dtype), axes)
     if order == float("inf"):

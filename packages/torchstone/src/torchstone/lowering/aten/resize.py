@@ -2,8 +2,8 @@
 
 Each computes weighted sums of a few elements, one axis after another. Positions
 and weights are computed when the program is built (``interpolation``), or by the
-program where a size is a symbol. Antialiased resampling, that of bytes, the gradients,
-and sizes that a fractional factor gives need static sizes.
+program if a size is symbolic. Antialiased resampling, resampling of bytes, gradients,
+and sizes that result from a fractional factor need static sizes.
 
 Not here: sampling at run-time positions (``grid_sample``); pixel shuffling,
 which is a reshape.
@@ -35,7 +35,7 @@ WIDE = frozenset({FLOAT32, FLOAT64})
 Rule = Callable[[int, int, float | None, Any], Taps]
 """Maps input size, output size, scale factor and real type to taps."""
 SymbolicRule = Callable[[hlo.Dim, hlo.Dim, float | None, DType], SymbolicTaps]
-"""The same where a size is a symbol."""
+"""Maps sizes, of which at least one is symbolic, scale factor and real dtype to symbolic taps."""
 
 
 def _resampled(
@@ -45,7 +45,7 @@ def _resampled(
     rule: Rule,
     symbolic: SymbolicRule | None = None,
 ) -> Value:
-    """By ``symbolic`` along the axes whose sizes are symbols."""
+    """Resample each axis by ``rule``, or by ``symbolic`` (if given) where a size is symbolic."""
     result = hlo.convert(x, opmath(x.dtype))
     for axis, count, scale in zip(_axes(x, scales), output_size, scales, strict=True):
         size, real = x.shape[axis], FLOAT64 if x.dtype is FLOAT64 else FLOAT32
@@ -57,7 +57,7 @@ def _resampled(
 
 
 def _rounds(count: hlo.Dim) -> bool:
-    """Whether a symbolic size is rounded from a real number, which no program computes."""
+    """Whether a symbolic size is rounded from a real number, which programs cannot compute."""
     return "ToFloat" in str(count)
 
 
@@ -84,7 +84,7 @@ def _resampled_bytes(
 
 
 def _axes(x: Value, scales: Sequence[float | None]) -> range:
-    """The resampled axes, which are the last ones."""
+    """Return the resampled axes, which are the last ones."""
     return range(x.rank - len(scales), x.rank)
 
 
@@ -94,7 +94,7 @@ def _taps(rule: Rule, size: hlo.Dim, count: hlo.Dim, scale: float | None, dtype:
 
 
 def _copying(rule: Rule) -> Rule:
-    """The rule of kernels that copy along an axis whose size does not change, whatever its scale."""
+    """Return the rule of kernels that copy an axis if its size does not change, whatever its scale."""
 
     def copying(size: int, count: int, scale: float | None, real: Any) -> Taps:
         return interpolation.copied(count, real) if size == count else rule(size, count, scale, real)
@@ -106,13 +106,13 @@ def _copying(rule: Rule) -> Rule:
 
 
 def _is_small_plane(output_size: Sequence[hlo.Dim]) -> bool:
-    """True if the CPU takes its kernel for small planes (UpSampleKernel.cpp): it goes by the sizes."""
+    """True if the CPU uses its kernel for small planes (UpSampleKernel.cpp), which relies on sizes."""
     height_and_width = [size for size in output_size if isinstance(size, int)]
     return len(output_size) == len(height_and_width) == 2 and sum(height_and_width) <= 128
 
 
 def _refuses_contradicted_layout(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels for channels that lie last go by the sizes alone, others by the scales."""
+    """Refuse scales that contradict the sizes of channels-last tensors: their kernels use only sizes."""
     x, output_size = arguments["self"], arguments["output_size"]
     scales = [scale for name, scale in arguments.items() if name.startswith("scales")]
     channels_last = torch.channels_last if len(output_size) == 2 else torch.channels_last_3d
@@ -135,7 +135,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         return symbolic_resampling.nearest(size, count, scale, exact=exact)
 
     def by_size(size: int, count: int, scale: float | None, real: Any) -> Taps:
-        """``nearest_idx`` of UpSample.h: an axis whose size stays or doubles needs no scale."""
+        """Ignore the scale of an axis whose size stays or doubles, like ``nearest_idx`` of UpSample.h."""
         return rule(size, count, None if count in (size, 2 * size) else scale, real)
 
     backward_rule = rule if exact else by_size
@@ -367,7 +367,7 @@ def _lowers_plane(
 
 def _refuses_misses(filter_: interpolation.Filter) -> Callable[[Mapping[str, Any]], str | None]:
     def refuses(arguments: Mapping[str, Any]) -> str | None:
-        """Kernels read behind the input for a result whose filter lies beyond it."""
+        """Refuse scales for which a result's filter lies beyond the input: kernels read memory after it."""
         is_forward = "self" in arguments
         x = arguments["self" if is_forward else "grad_output"]
         sizes = x.shape[2:] if is_forward else arguments["input_size"][2:]

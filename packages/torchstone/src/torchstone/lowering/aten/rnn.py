@@ -1,10 +1,10 @@
 """Recurrent networks kept whole: LSTM, GRU and plain RNN over padded and packed sequences.
 
 Each is one composite. Its decomposition has one loop over time per layer and
-direction, whatever the length of the sequence. So does a layer that keeps what its
-gradient needs, and so does the gradient. ATen's operators are traced as Torchstone's
-(``compiler.operators.recurrent``). Not here: single cells, which PyTorch
-decomposes.
+direction, whatever the length of the sequence. A layer that keeps the values for its
+gradient, and the gradient itself, also have one loop each. ATen's operators are traced
+as Torchstone's (``compiler.operators.recurrent``). Not here: single cells
+(``recurrent_cells``).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def rnn_layer(
     *,
     out: Sequence[Spec],
 ) -> Any:
-    """Outputs and last states of one layer in one direction, and what its gradient needs."""
+    """Outputs and last states of one layer in one direction, and the values that its gradient needs."""
 
     def kernel(gates: Value, weight: Value, *rest: Any) -> list[Value]:
         bias, projection, sizes, *initial = rest
@@ -200,7 +200,7 @@ def rnn_layer_backward(
 def pack_padded_sequence(
     input: Value, lengths: Value, batch_first: bool, expand: Expand, out: Sequence[Spec]
 ) -> list[Value]:
-    """The rows of all sequences step by step, then zeros; and how many sequences reach each step."""
+    """The rows of all sequences, step by step, then zeros; also the number of sequences at each step."""
     return expanded("pack_padded_sequence", [input, lengths], expand, out, {"batch_first": batch_first})
 
 

@@ -25,7 +25,7 @@ aten = namespace("aten")
     ignores=("n", "dtype"),
 )
 def randperm(*, out: Spec, rng: Rng) -> Value:
-    """The integers below ``n`` in random order: each gets 64 random bits to sort by."""
+    """The integers below ``n`` in random order; they are sorted by 64 random bits each."""
     index = hlo.iota(out.shape, 0, INT64)
     order = hlo.sort([rng.bits(out.shape), index], 0, lambda a, b, *_: a < b, stable=True)[1]
     return cast(order, out.dtype)
@@ -40,7 +40,7 @@ def multinomial(self: Value, replacement: bool = False, *, out: Spec, rng: Rng) 
 
 
 def _without_replacement(weights: Value, shape: hlo.Shape, rng: Rng) -> Value:
-    """The indices whose exponential clocks of rate ``weights`` ring first (Efraimidis and Spirakis 2006)."""
+    """Return indices of the smallest exponential variates of rate ``weights`` (Efraimidis, Spirakis 2006)."""
     axis = weights.rank - 1
     rings = -logarithm_of_uniform(rng, weights.shape, weights.dtype) / weights
     index = hlo.index_of(weights, axis)

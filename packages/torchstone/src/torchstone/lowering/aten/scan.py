@@ -3,8 +3,9 @@
 Not here: reductions, the higher-order operators ``scan`` and
 ``associative_scan`` (``control_flow``).
 
-Each is a composite around a parallel prefix scan of O(n log n) work; 16-bit
-floats are computed in float32, other numbers in the result's dtype.
+Each running result is a composite around a parallel prefix scan (``hlo.associative_scan``), except that
+complex log-sum-exps are added one by one. 16-bit floats are computed in float32, other numbers in the
+result's dtype.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _scanned(
     start: Callable[[Value, int], Sequence[Value]] = lambda x, _: [x],
     scan: Scan = hlo.associative_scan,
 ) -> list[Value]:
-    """The prefix scan of ``start(x, axis)`` as the composite ``torchstone.<name>``."""
+    """Make the prefix scan of ``start(x, axis)`` the composite ``torchstone.<name>``."""
     axis = axis_of(dim, self.rank)
 
     def decomposition(x: Value) -> list[Value]:
@@ -75,7 +76,7 @@ def _later_if(better: Callable[[Value, Value], Value]) -> Combine:
 
 
 def _with_index(x: Value, axis: int) -> Sequence[Value]:
-    """``x`` and its indices along the axis. They are int32 where possible, to halve the memory traffic."""
+    """Return ``x`` and its indices along the axis: int32 if possible, which halves the memory traffic."""
     if not x.rank:
         return x, hlo.scalar(0, INT64)
     return x, hlo.index_of(x, axis, counter(x.shape[axis]))
@@ -116,7 +117,7 @@ def logcumsumexp(self: Value, dim: int, out: Spec) -> list[Value]:
 
 
 def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Value]:
-    """Scan logarithms of sums in the order of the elements."""
+    """Scan by adding the exponentials of one element after the other, in order."""
     x = hlo.move_axis(values[0], axis, 0)
     zero = hlo.scalar(0, INT64)
 

@@ -3,7 +3,7 @@
 Not here: reading (``gathering``), whole slices (``index_updates``), masks
 (``masking``).
 
-If several elements go to one place, 16-bit floats are combined in float32 and
+If several elements are written to one place, 16-bit floats are combined in float32 and
 rounded once. The order depends on the engine.
 """
 
@@ -29,11 +29,11 @@ aten = namespace("aten")
 
 Combine = Callable[[Value, Value], Value]
 Write = Callable[[Value, Value, Combine], Value]
-"""Combines updates (second argument) into a value (first) at positions that the function knows."""
+"""Combines updates (second argument) into a value (first argument) at the function's own positions."""
 
 
 def assign(_: Value, new: Value) -> Value:
-    """The newer of two elements."""
+    """Return the newer of two elements."""
     return new
 
 
@@ -68,13 +68,13 @@ def identity(reduce: str, dtype: DType) -> Number:
 
 
 def combined(self: Value, source: Value, write: Write, combine: Combine) -> Value:
-    """``source`` combined into ``self``, in float32 for 16-bit floats."""
+    """Combine ``source`` into ``self``, in float32 for 16-bit floats."""
     wide = opmath(self.dtype)
     return hlo.convert(write(hlo.convert(self, wide), hlo.convert(source, wide), combine), self.dtype)
 
 
 def reduced(self: Value, source: Value, write: Write, reduce: str, include_self: bool) -> Value:
-    """``scatter_reduce`` and ``index_reduce``: places without updates keep ``self``.
+    """Compute ``scatter_reduce`` or ``index_reduce``; places without updates keep ``self``.
 
     The mean of integers is rounded down (aten/native/TensorAdvancedIndexing.cpp).
     """
@@ -150,8 +150,8 @@ def index_put(self: Value, indices: list[Value | None], values: Value, accumulat
 def _put_mask(self: Value, axis: int, mask: Value, values: Value, combine: Combine) -> Value:
     """``index_put`` with a mask over the axes from ``axis`` on.
 
-    Every place is visited; places outside the mask keep ``self``. Place n of the mask
-    takes element n of ``values``, or the only one.
+    Places outside the mask keep ``self``. The n-th place that the mask selects gets element n of
+    ``values``, or its only element.
     """
     span = range(axis, axis + mask.rank)
     held = hlo.broadcast_in_dim(mask, self.shape, span)
@@ -168,7 +168,10 @@ def _put_mask(self: Value, axis: int, mask: Value, values: Value, combine: Combi
 
 
 def _along(axis: int, index: Value) -> Write:
-    """Write one element along ``axis`` for each of ``index``, which may be smaller than the value."""
+    """Return a function that writes an element along ``axis`` for each of ``index``.
+
+    ``index`` may be smaller than the value.
+    """
 
     def write(x: Value, source: Value, combine: Combine) -> Value:
         corner = like_index(x, index, axis)
@@ -183,7 +186,7 @@ def _along(axis: int, index: Value) -> Write:
 def _scattered(
     self: Value, dim: int, index: Value, src: Any, apply: Callable[[Value, Value, Write], Value]
 ) -> Value:
-    """Run ``apply(x, source, write)`` on the operands of a scatter, with 0-d operands as 1-d."""
+    """Run ``apply(x, source, write)`` on the operands of a scatter, with 0-d operands made 1-d."""
     if is_empty(index.shape) or is_empty(self.shape):
         return self
     axis = axis_of(dim, self.rank)

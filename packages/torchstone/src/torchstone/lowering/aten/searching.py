@@ -22,7 +22,7 @@ UNSEARCHED = dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO)
 
 
 def insertion_points(sequence: Value, values: Value, right: bool) -> Value:
-    """Where ``values`` would be inserted to keep ``sequence`` sorted: int64, binary search.
+    """Return where ``values`` would be inserted to keep ``sequence`` sorted: int64, by binary search.
 
     The last axis is searched; the leading axes are equal. ``right`` puts a value
     after its equals. Comparisons follow PyTorch, so NaN goes to the end.

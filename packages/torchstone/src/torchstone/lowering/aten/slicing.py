@@ -17,17 +17,17 @@ aten = namespace("aten")
 
 
 def first_index(start: hlo.Dim | None, size: hlo.Dim) -> hlo.Dim:
-    """Where a slice starts on an axis of ``size``: negative counts from the end; out of range is clamped."""
+    """Return a slice's start on an axis of ``size``: negative counts from the end; then it is clamped."""
     return 0 if start is None else hlo.at_most(hlo.at_least(from_front(start, size), 0), size)
 
 
 def from_front(index: hlo.Dim, size: hlo.Dim) -> hlo.Dim:
-    """An index of an axis of ``size``, where a negative one counts from the end."""
+    """Convert an index that may be negative, counting from the end of an axis of ``size``."""
     return index + size if hlo.is_negative(index) else index
 
 
 def extent(count: hlo.Dim, step: int) -> hlo.Dim:
-    """How much of an axis ``count`` elements take that are ``step`` apart."""
+    """Return the length of an axis that ``count`` elements, ``step`` apart, take up."""
     return hlo.at_least((count - 1) * step + 1, 0)
 
 

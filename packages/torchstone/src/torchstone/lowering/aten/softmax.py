@@ -22,7 +22,7 @@ aten = namespace("aten")
 
 
 def exponentials(x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
-    """``x − max(x)`` over ``axes`` and the sum of its exponentials (without ``axes``)."""
+    """Return ``x − max(x)`` over ``axes``, and the sum of its exponentials (without ``axes``)."""
     shifted = x - restore(hlo.reduce_max(x, axes), x.shape, axes)
     return shifted, hlo.reduce_sum(hlo.exponential(shifted), axes)
 
@@ -50,7 +50,7 @@ def _log_softmax_gradient(grad: Value, y: Value, axes: Sequence[int]) -> Value:
 def _along(
     name: str, inputs: Sequence[Value], dim: int, out: Spec, kernel: Callable[..., Value]
 ) -> list[Value | None]:
-    """``kernel(*inputs, axes)`` as a composite; 16-bit floats are computed in float32."""
+    """Make ``kernel(*inputs, axes)`` a composite; 16-bit floats are computed in float32."""
     axes = axes_of(dim, inputs[0].rank)
     return composed(name, inputs, lambda *values: kernel(*values, axes), out, {"axes": axes})
 
@@ -71,13 +71,16 @@ def log_softmax(self: Value, dim: int, out: Spec) -> list[Value | None]:
 
 
 def _refuses_another_shape(given: Arguments) -> str | None:
-    """Kernels read as many elements of both."""
+    """Refuse gradients of another shape than the result: kernels read both without checking."""
     return other_shape("grad_output", given["grad_output"].shape, given["output"].shape)
 
 
 def _refuses_other_inputs(given: Arguments) -> str | None:
-    """Kernels read as many elements of both, and write numbers of the gradient's dtype whatever
-    ``input_dtype`` is."""
+    """Refuse gradients of another shape than the result, and an ``input_dtype`` that is not floating-point.
+
+    Kernels read both tensors without checking, and write numbers of the gradient's dtype for any
+    ``input_dtype``.
+    """
     dtype = given["input_dtype"]
     if not dtype.is_floating_point:
         return f"input_dtype={dtype} is not a floating-point dtype"

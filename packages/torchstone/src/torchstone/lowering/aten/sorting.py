@@ -43,7 +43,7 @@ def topk(
 
 
 def _picked(x: Value, at: Value, axis: int, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """The elements of ``x`` at positions along ``axis``, and the positions, in the shapes of ``out``."""
+    """Take the elements of ``x`` at positions along ``axis``; return both in the shapes of ``out``."""
     return hlo.reshape(hlo.take_along(x, at, axis), out[0].shape), hlo.reshape(at, out[1].shape)
 
 
@@ -67,9 +67,9 @@ def kthvalue(self: Value, k: int, dim: int = -1, *, out: tuple[Spec, Spec]) -> t
 
 
 def _median(x: Value, axis: int, ignore_nan: bool) -> Value:
-    """The index of the lower median along ``axis``, which keeps size 1.
+    """Return the index of the lower median along ``axis``, which keeps size 1.
 
-    A NaN is the median unless NaNs are ignored and there are other elements.
+    If there is a NaN, it is the median, unless NaNs are ignored and there are other elements.
     """
     size, keys = x.shape[axis], order_key(x)
     middle = hlo.full(_only_one(x, axis), (size - 1) // 2, INT64)
@@ -92,7 +92,7 @@ def _median_of(self: Value, dim: int, out: tuple[Spec, Spec], ignore_nan: bool) 
 
 @lowers(aten.median.dim, dtypes=REAL, gaps=UNRANKED, ignores=("keepdim",))
 def median_dim(self: Value, dim: int, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """The lower median of an axis and its position; NaN if there is one."""
+    """The lower median of an axis and its position; NaN if the axis has one."""
     return _median_of(self, dim, out, ignore_nan=False)
 
 
@@ -114,7 +114,7 @@ def _median_of_all(self: Value, ignore_nan: bool) -> Value:
 
 @lowers(aten.median.default, dtypes=REAL, gaps=UNRANKED)
 def median(self: Value) -> Value:
-    """The lower median of all elements; NaN if there is one."""
+    """The lower median of all elements; NaN if any element is NaN."""
     return _median_of_all(self, ignore_nan=False)
 
 

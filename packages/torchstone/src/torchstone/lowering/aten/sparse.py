@@ -1,8 +1,8 @@
-"""Sparse tensors by their dense parts: conversion, coalescing, products, softmax, 2:4 sparsity.
+"""Sparse tensors, given by their dense parts: conversion, coalescing, products, softmax, 2:4 sparsity.
 
-Schemas are in :mod:`..own`, semantics in ``compiler.operators.sparse``. Each is a composite. An
-entry whose index lies past the end is padding: scatter drops it, and gather replaces
-it with zero.
+Schemas are in :mod:`..own`, semantics in ``compiler.operators.sparse``. Each operator is a
+composite. An entry whose index lies past the end is padding: scatter drops it, and gather
+replaces it with zero.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .scattering import add, assign
 Specs = Sequence[Spec]
 
 _INDICES = frozenset({INT64})
-"""The first operand of most of these is the tensor of indices."""
+"""The dtypes of most of these operators, whose first operand is the tensor of indices."""
 _UNTESTED = "PyTorch's sparse operators support it only in part"
 _REST = dict.fromkeys(EVERY - STANDARD, _UNTESTED)
 
 
 def _numbered(indices: Value, size: Sequence[int]) -> Value:
-    """The row-major number of each entry's place ``[n]``; padding gets one past the last."""
+    """Return the row-major number of each entry's place, ``[n]``; padding gets one past the last."""
     total = hlo.product(size)
     number, there = hlo.full((indices.shape[1],), 0, INT64), None
     for axis, extent in enumerate(size):
@@ -41,7 +41,7 @@ def _numbered(indices: Value, size: Sequence[int]) -> Value:
 
 
 def _coordinates(number: Value, size: Sequence[int]) -> Value:
-    """The inverse of :func:`_numbered`: ``[dims, n]``, one past the end where ``number`` is."""
+    """Invert :func:`_numbered`: ``[dims, n]``, with coordinates past the end for numbers past the end."""
     past = number >= hlo.product(size)
     rows, rest = [], number
     for extent in reversed(size):
@@ -57,7 +57,7 @@ def _along(flags: Value, like: Value) -> Value:
 
 
 def _picked(rows: Value, index: Value) -> Value:
-    """``rows[index]``, zero where ``index`` is past the end."""
+    """Return ``rows[index]``; zero where ``index`` is past the end."""
     count = rows.shape[0]
     if is_empty(rows.shape) or is_empty(index.shape):
         return hlo.full((*index.shape, *rows.shape[1:]), 0, rows.dtype)
@@ -66,7 +66,7 @@ def _picked(rows: Value, index: Value) -> Value:
 
 
 def _gathered(values: Value, index: Value, count: int) -> Value:
-    """Sums of values with equal ``index``: ``[count, …]``; values past the end are dropped."""
+    """Add up values with equal ``index``: ``[count, …]``; values past the end are dropped."""
     zeros = hlo.full((count, *values.shape[1:]), 0, values.dtype)
     return zeros if is_empty(values.shape) else hlo.put(zeros, index, values, 0, add)
 
@@ -80,7 +80,7 @@ def _row(indices: Value, axis: int) -> Value:
 
 @lowers(own.to_sparse_coo.default, dtypes=STANDARD, gaps=_REST)
 def to_sparse_coo(self: Value, sparse_dim: int, bound: int, out: Specs) -> list[Value | None]:
-    """Indices and values of the nonzeros in row-major order, padded to ``bound``, and their number."""
+    """Indices and values of nonzeros in row-major order, padded to ``bound``, and the number of nonzeros."""
 
     def kernel(x: Value) -> list[Value]:
         size = list(x.shape[:sparse_dim])
@@ -124,7 +124,7 @@ def sparse_take(self: Value, indices: Value, out: Spec) -> list[Value | None]:
 
 
 def _merged(indices: Value, values: Value, size: Sequence[int]) -> list[Value]:
-    """Sorted unique indices, their summed values, their number, and where each entry went."""
+    """Return the sorted unique indices, their summed values, their number, and where each entry went."""
     numbers = _numbered(indices, size)
     count, total = indices.shape[1], hlo.product(size)
     entries = hlo.iota((count,), 0, INT64)
@@ -153,7 +153,7 @@ def sparse_coalesce(indices: Value, values: Value, size: list[int], out: Specs) 
 def sparse_sum(
     indices: Value, values: Value, size: list[int], dim: list[int], out: Specs
 ) -> list[Value | None]:
-    """The sum over the sparse dimensions ``dim``, coalesced; the same results as ``sparse_coalesce``."""
+    """The coalesced sum over the sparse dimensions ``dim``; returns what ``sparse_coalesce`` returns."""
     rest = [axis for axis in range(len(size)) if axis not in dim]
 
     def kernel(indices: Value, values: Value) -> list[Value]:
@@ -236,7 +236,7 @@ _NO_SOFTMAX = dict.fromkeys(EVERY - FLOATING, "softmax does not accept it, so th
 
 
 def _grouped(indices: Value, size: Sequence[int], dim: int) -> tuple[Value, int]:
-    """Each entry's row number along ``dim`` (past the end: padding), and the number of rows."""
+    """Return each entry's row number along ``dim`` (padding: past the end), and the number of rows."""
     rest = [axis for axis in range(len(size)) if axis != dim]
     there = _numbered(indices, size) < hlo.product(size)
     groups = hlo.product([size[axis] for axis in rest])
@@ -297,7 +297,7 @@ def to_sparse_semi_structured(self: Value, out: Specs) -> list[Value | None]:
     def kernel(x: Value) -> list[Value]:
         groups = hlo.reshape(x, (x.shape[0], x.shape[1] // 4, 4))
         place = hlo.index_of(groups, 2)
-        # Nonzeros first; both halves keep the order of their places.
+        # Sort nonzeros to the front; nonzeros and zeros each keep their order.
         key = hlo.select(hlo.ne(groups, 0), place, place + 4)
         _, chosen = hlo.sort([key, place], 2, lambda a, b, *_: a < b, stable=True)
         (chosen,) = hlo.sort([hlo.slice_axis(chosen, 2, 0, 2)], 2, lambda a, b: a < b, stable=True)

@@ -1,4 +1,4 @@
-"""The error function and its relatives: the normal distribution's and their inverses.
+"""The error function and its relatives: the normal distribution function, and the inverses of both.
 
 Not here: gamma functions (``gamma``), Bessel functions (``bessel``), orthogonal
 polynomials (``polynomials``). ``logit``, ``sinc``, ``special_entr`` and ``xlogy``
@@ -69,7 +69,7 @@ _NDTRI_Q2 = table("""
 def _exponential_of_square(x: Value, sign: float = 1.0) -> Value:
     """``exp(sign x²)`` without the rounding error of x² (``sign`` is a power of two, or minus one).
 
-    The square of x with fewer digits is exact.
+    x is first rounded to so few digits that its square is exact.
     """
     short = hlo.reduce_precision(x, *((11, 25) if x.dtype is FLOAT64 else (8, 11)))
     rest = hlo.exponential((x - short) * (x + short) * sign)
@@ -78,7 +78,7 @@ def _exponential_of_square(x: Value, sign: float = 1.0) -> Value:
 
 
 def _scaled_tail(x: Value) -> Value:
-    """``exp(x²) erfc(x)`` for x ≥ 0; off by a few ULPs where x is small."""
+    """``exp(x²) erfc(x)`` for x ≥ 0; wrong by a few ULPs if x is small."""
     t = hlo.select(x < 1e30, (x - 3.75) / (x + 3.75), hlo.full_like(x, 1))  # not ∞/∞
     return chebyshev(t, _ERFCX) / (x + x + 1.0)
 

@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def addresses(size: Sequence[hlo.Dim], stride: Sequence[hlo.Dim], offset: hlo.Dim) -> Value:
-    """Address of every element of a strided tensor: int64 of shape ``size``."""
+    """Return the address of every element of a strided tensor: int64 of shape ``size``."""
     total = hlo.full(size, 0, INT64) + _number(offset, size)
     for axis, step in enumerate(stride):
         if not hlo.same_dim(size[axis], 1):
@@ -37,7 +37,10 @@ def _number(number: hlo.Dim, shape: Sequence[hlo.Dim]) -> Value:
 
 
 def _descending(fake: torch.Tensor) -> list[int]:
-    """Axes in descending order of stride; ties keep their order, and axes of size 1 go anywhere."""
+    """Return the axes in descending order of stride; ties keep their order.
+
+    Axes of size 1 may be anywhere.
+    """
     stride = fake.stride()
     return sorted(range(fake.dim()), key=lambda axis: -stride[axis])
 
@@ -55,7 +58,7 @@ def _is_dense(fake: torch.Tensor) -> bool:
 
 
 def _extent(fake: torch.Tensor) -> hlo.Dim:
-    """The number of storage elements from the tensor's first to its last."""
+    """Return the number of storage elements from the tensor's first to its last."""
     return 1 + sum((size - 1) * step for size, step in zip(fake.shape, fake.stride(), strict=True))
 
 
@@ -64,12 +67,12 @@ def _keep_new(_: Value, new: Value) -> Value:
 
 
 def _at(storage: Value, where: Value, values: Value) -> Value:
-    """``storage`` with ``values`` at the addresses ``where``."""
+    """Write ``values`` into ``storage`` at the addresses ``where``."""
     return hlo.put(storage, flatten(where), flatten(values), 0, _keep_new)
 
 
 def to_storage(x: Value, fake: torch.Tensor) -> Value:
-    """The 1-d storage that ``x`` covers, with zeros in its gaps."""
+    """Return the 1-d storage that ``x`` covers, with zeros in its gaps."""
     if _is_dense(fake):
         return flatten(hlo.transpose(x, _descending(fake)))
     return _at(hlo.full((_extent(fake),), 0, x.dtype), addresses(x.shape, fake.stride(), 0), x)
@@ -87,7 +90,7 @@ def from_storage(storage: Value, fake: torch.Tensor) -> Value:
 def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
     """Refuse reads beyond the operand: only its own part of the storage is known.
 
-    Where the answer depends on symbolic sizes, that the reads are inside becomes an assumption of the trace.
+    If the answer depends on symbolic sizes, it becomes an assumption of the trace that reads are inside.
     """
     fake, size, stride = arguments["self"], arguments["size"], arguments["stride"]
     offset = _relative(fake, arguments["storage_offset"])

@@ -1,6 +1,6 @@
 """Functional updates through a view, and the backward operators of views.
 
-Not here: the same for raw storage (``strided``), updates at positions given by
+Not here: updates of raw storage (``strided``), updates at positions given by
 a tensor (``scattering``).
 """
 
@@ -26,14 +26,14 @@ def _resized(shape: hlo.Shape, axis: int, size: hlo.Dim) -> list[hlo.Dim]:
 
 
 def _widened(grad: Value, shape: Sequence[hlo.Dim]) -> Value:
-    """A gradient as it is copied into a view of ``shape``: it may have fewer axes, and axes of size 1."""
+    """Broadcast a gradient to the view's ``shape``: it may have fewer axes, and axes of size 1."""
     if grad.rank == len(shape) and not any(hlo.same_dim(size, 1) for size in grad.shape):
-        return grad  # sizes of both may be spelled in two ways
+        return grad  # the same symbolic sizes may be spelled differently
     return hlo.broadcast_to(grad, shape)
 
 
 def _count(src: Value, axis: int, size: hlo.Dim, first: hlo.Dim, end: hlo.Dim | None, step: int) -> hlo.Dim:
-    """How many elements the slice of an axis has that ``src`` replaces."""
+    """Return the number of elements of an axis that ``src`` replaces."""
     if isinstance(size, int) and isinstance(first, int) and (end is None or isinstance(end, int)):
         limit = size if end is None else first_index(end, size)
         return max(limit - first + step - 1, 0) // step
@@ -45,7 +45,7 @@ def _count(src: Value, axis: int, size: hlo.Dim, first: hlo.Dim, end: hlo.Dim | 
 
 
 def _spread(x: Value, axis: int, first: hlo.Dim, step: int, size: hlo.Dim) -> Value:
-    """Zeros with ``x`` at ``first``, ``first + step``, … of an axis of ``size``."""
+    """Put ``x`` at ``first``, ``first + step``, … of an axis of ``size``, with zeros elsewhere."""
     low, high, interior = [0] * x.rank, [0] * x.rank, [0] * x.rank
     after = size - first - extent(x.shape[axis], step)
     low[axis], high[axis], interior[axis] = first, after, step - 1
@@ -113,7 +113,7 @@ def select_backward(grad_output: Value, input_sizes: list[hlo.Dim], dim: int, in
 
 
 def _diagonal(shape: Sequence[hlo.Dim], offset: int, dim1: int, dim2: int) -> list[hlo.Dim]:
-    """The shape of a diagonal, which is its last axis."""
+    """Return the shape of a diagonal, which becomes the last axis."""
     first, second = axis_of(dim1, len(shape)), axis_of(dim2, len(shape))
     lead = [size for axis, size in enumerate(shape) if axis not in (first, second)]
     rows, columns = shape[first] + min(offset, 0), shape[second] - max(offset, 0)
@@ -121,7 +121,7 @@ def _diagonal(shape: Sequence[hlo.Dim], offset: int, dim1: int, dim2: int) -> li
 
 
 def _put_diagonal(x: Value, update: Value, offset: int, dim1: int, dim2: int) -> Value:
-    """``x`` with the diagonal of two axes replaced by ``update`` (the diagonal is its last axis)."""
+    """Replace the diagonal of two axes of ``x`` by ``update`` (the diagonal is its last axis)."""
     if is_empty(update.shape):
         return x
     axes = [axis_of(dim1, x.rank), axis_of(dim2, x.rank)]

@@ -73,7 +73,7 @@ def _refuses_other_strides(arguments: Mapping[str, Any]) -> str | None:
     refuses=_refuses_other_strides,
 )
 def reshape_alias(self: Value, out: Spec) -> Value:
-    """``view``, with the strides that it has anyway."""
+    """The same as ``view``; other strides than those that ``view`` returns are refused."""
     return hlo.reshape(self, out.shape)
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch says where a factorization fails (aten/src/ATen/native/LinearAlgebraUtils.h)."""
+"""PyTorch's error messages for failed factorizations (aten/src/ATen/native/LinearAlgebraUtils.h)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _REASONS = {
 
 
 def failure_of(function: str) -> str:
-    """The message for a function such as ``linalg.inv``, without the place that only a kernel knows."""
+    """Return the error message of a function such as ``linalg.inv``, without the position of the failure.
+
+    Only a running kernel knows that position.
+    """
     for part, reason in _REASONS.items():
         if part in function:
             return f"{function}: {reason}"
@@ -30,7 +33,7 @@ def failure_of(function: str) -> str:
 
 
 def succeeds(function: str) -> ValueRule:
-    """That the last result of a factorization, its ``info``, is zero, where ``check_errors`` asks for it."""
+    """Return the rule that ``info``, a factorization's last result, is zero if ``check_errors`` is set."""
 
     def holds(result: tuple[torch.Tensor, ...], check_errors: bool) -> torch.Tensor | None:
         return result[-1] == 0 if check_errors else None
@@ -46,7 +49,7 @@ def _in_rows(pivots: torch.Tensor, rows: Any) -> torch.Tensor:
     return (pivots >= 1) & (pivots <= rows)
 
 
-# the lowering marks a failure by NaN
+# The lowering returns NaN where the factorization fails.
 CHOLESKY = ValueRule(failure_of("cholesky"), lambda result: ~torch.isnan(_diagonal(result)))
 CHOLESKY_INVERSE = ValueRule(failure_of("cholesky_inverse"), lambda self: _diagonal(self) != 0)
 SOLVE_PIVOTS = ValueRule(
@@ -64,6 +67,6 @@ UNPACK_PIVOTS = ValueRule(
 EIGENVALUES = ValueRule(
     "torch.linalg.eig: input tensor should not contain infs or NaNs.", lambda self: torch.isfinite(self)
 )
-# whether LAPACK fails on infinite values depends on their number and place
+# Only NaN is tested: whether LAPACK fails on infinities depends on how many there are and where.
 SINGULAR_VALUES = ValueRule(failure_of("linalg.svd"), lambda A: ~torch.isnan(A))
 PSEUDO_INVERSE = ValueRule(failure_of("linalg.svd"), lambda self: ~torch.isnan(self))

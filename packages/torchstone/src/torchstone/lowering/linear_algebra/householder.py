@@ -15,9 +15,9 @@ from .matrices import adjoint, index, product, spread
 
 
 def reflector(x: Value, first: Value, rows: Value) -> tuple[Value, Value, Value]:
-    """``(v, tau, beta)`` that map the rows of ``x`` from ``first`` on to β e₁ (LAPACK's ``larfg``).
+    """Return ``(v, tau, beta)`` that map the rows of ``x`` from ``first`` on to β e₁ (LAPACK's ``larfg``).
 
-    ``x``, ``rows`` (their numbers) and ``v`` are ``[batch, rows, 1]``; ``first`` is 0-d;
+    ``x``, ``rows`` (the row numbers) and ``v`` are ``[batch, rows, 1]``; ``first`` is 0-d;
     ``tau`` and the real ``beta`` are ``[batch, 1, 1]``. The leading element of ``v`` is 1.
     """
     here = hlo.broadcast_to(first, rows.shape)

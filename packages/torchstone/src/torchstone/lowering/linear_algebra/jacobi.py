@@ -29,7 +29,7 @@ def _halves(x: Value, axis: int) -> Pair:
 
 
 def _next_round(top: Value, bottom: Value, axis: int) -> Pair:
-    """Partners of the next round: the first stays, the others move one seat around the table."""
+    """Return the partners of the next round: the first stays, the others move one seat around the table."""
     half = top.shape[axis]
     if half == 1:
         return top, bottom
@@ -47,9 +47,9 @@ def _even(x: Value, axes: Sequence[int]) -> Value:
 
 
 def _rotation(a: Value, b: Value, c: Value) -> tuple[Value, Value, Value, Value]:
-    """The rotation that makes [[a, c], [c̄, b]] diagonal: ``(cos, sin, tan, phase of c)``; a, b real.
+    """Return the rotation that makes [[a, c], [c̄, b]] diagonal: ``(cos, sin, tan, phase of c)``.
 
-    ``phase`` has the dtype of ``c``, the others are real.
+    ``a`` and ``b`` are real. The phase has the dtype of ``c``; the other results are real.
     """
     size = hlo.abs_(c)
     small = size <= smallest(c.dtype)
@@ -65,7 +65,7 @@ def _rotation(a: Value, b: Value, c: Value) -> tuple[Value, Value, Value, Value]
 
 
 def _rotated(top: Value, bottom: Value, cosine: Value, sine: Value) -> Pair:
-    """``(top · cos - bottom · sin, top · sin + bottom · cos)`` with angles that were already broadcast."""
+    """Return ``(top · cos - bottom · sin, top · sin + bottom · cos)``; the angles are already broadcast."""
     return top * cosine - bottom * sine, top * sine + bottom * cosine
 
 
@@ -107,7 +107,7 @@ def _diagonalized(a: Value, *, vectors: bool) -> tuple[Value, Value]:
 
 
 def _off_diagonal(quadrants: Sequence[Value]) -> Pair:
-    """Squared Frobenius norms ``[batch]`` of the off-diagonal elements, and of all elements."""
+    """Return the squared Frobenius norms ``[batch]`` of the off-diagonal elements, and of all elements."""
     tl, tr, bl, br = (matrices.squared_size(q) for q in quadrants)
     apart = hlo.ne(matrices.row_of(tl), matrices.column_of(tl))
     zeros = hlo.zeros_like(tl)
@@ -162,7 +162,7 @@ def svd(a: Value) -> tuple[Value, Value, Value]:
 
 
 def _directions(a: Value, sizes: Value) -> Value:
-    """Orthonormal columns along those of ``a``, whose lengths are ``sizes``; arbitrary for length zero."""
+    """Return orthonormal columns along those of ``a``, whose lengths are ``sizes``; arbitrary for zero."""
     there = sizes > 0.0
     unit = matrices.scaled_columns(a, 1.0 / hlo.select(there, sizes, hlo.full_like(sizes, 1)))
     factors, tau = householder.factor(unit)

@@ -43,12 +43,12 @@ def _wide(x: Value, like: Value) -> Value:
 
 
 def _size(x: Value) -> Value:
-    """|re| + |im|, the size by which LAPACK compares pivots."""
+    """Return |re| + |im|, the size by which LAPACK compares pivots."""
     return hlo.abs_(hlo.real(x)) + hlo.abs_(hlo.imag(x)) if x.dtype.is_complex else hlo.abs_(x)
 
 
 def _peak(size: Value, allowed: Value) -> tuple[Value, Value]:
-    """The largest of ``[batch, n, 1]`` where allowed, and its first row, both ``[batch]``."""
+    """Return the largest allowed element of ``[batch, n, 1]`` and its first row, both ``[batch]``."""
     masked = hlo.select(allowed, size, hlo.full_like(size, -1))
     largest = hlo.reduce_max(masked, [1, 2])
     rows = matrices.row_of(masked)
@@ -57,7 +57,7 @@ def _peak(size: Value, allowed: Value) -> tuple[Value, Value]:
 
 
 def _exchanged(rows: Value, one: Value, other: Value) -> Value:
-    """``rows`` (numbers, ``[batch, n]``) with ``one[b]`` and ``other[b]`` swapped."""
+    """Swap the row numbers ``one[b]`` and ``other[b]`` in ``rows``, ``[batch, n]``."""
     one, other = _wide(one, rows), _wide(other, rows)
     return hlo.select(hlo.eq(rows, one), other, hlo.select(hlo.eq(rows, other), one, rows))
 
@@ -104,7 +104,7 @@ def factor(a: Value, *, hermitian: bool) -> tuple[Value, Value, Value]:
 
 
 def _choose(s: Value, k: Value) -> tuple[Value, Value, Value]:
-    """``(row to swap with, whether the pivot is 2×2, whether the column is zero)`` of each matrix."""
+    """Return ``(row to swap with, whether the pivot is 2×2, whether the column is zero)`` of each matrix."""
     column = _size(_at(s, k))
     rows = matrices.row_of(column)
     here = _flat(_entry(column, k))
@@ -121,7 +121,7 @@ def _choose(s: Value, k: Value) -> tuple[Value, Value, Value]:
 def _eliminated(
     s: Value, k: Value, double: Value, zero: Value, *, hermitian: bool
 ) -> tuple[Value, Value, Value]:
-    """The rest of ``s`` after the pivot at ``k``, and the one or two columns of L and D."""
+    """Eliminate the pivot at ``k``: return the rest of ``s``, and the one or two columns of L and D."""
     one, two = _at(s, k), _at(s, k + 1)
     rows = matrices.row_of(one)
     after = rows > _wide(hlo.select(double, k + 1, k), rows)
@@ -131,7 +131,7 @@ def _eliminated(
     corner = hlo.conj(b) if hermitian else b
     unit = hlo.full_like(a, 1)
     single = tail_one / _wide(_flat(hlo.select(hlo.reshape(zero, a.shape), unit, a)), one)
-    # [[a, corner], [b, c]] divided by its off-diagonal element, which is the largest.
+    # Divide [[a, corner], [b, c]] by its off-diagonal element, which is the largest.
     scale = hlo.select(hlo.reshape(double, b.shape), b, unit)
     corner_scale = hlo.select(hlo.reshape(double, b.shape), corner, unit)
     ratio = (a / scale) * (c / corner_scale) - 1.0
@@ -153,7 +153,7 @@ def _eliminated(
 
 
 def solve(ld: Value, pivots: Value, b: Value, *, hermitian: bool) -> Value:
-    """``x`` with ``A x = b``, where ``ld`` and ``pivots`` are A's factorization (LAPACK's ``sytrs``)."""
+    """Solve ``A x = b`` for ``x``; ``ld`` and ``pivots`` are A's factorization (LAPACK's ``sytrs``)."""
     batch, n, _ = ld.shape
     numbers = hlo.iota((batch, n), 1, INT32)
     negative = hlo.convert(pivots < 0, INT32)
@@ -200,7 +200,7 @@ def _divided(ld: Value, b: Value, first: Value, second: Value, *, hermitian: boo
     e = hlo.reduce_sum(hlo.select(under, ld, hlo.zeros_like(ld)), [1])
 
     def neighbour(x: Value, step: int) -> Value:
-        """Row j + step at row j (zeros outside)."""
+        """Move row j + step to row j (zeros outside)."""
         size = x.shape[1]
         if step > 0:
             return hlo.pad_axis(hlo.slice_axis(x, 1, 1, size), 0, 1, 0, 1)

@@ -51,7 +51,7 @@ def factor(a: Value, *, pivot: bool = True) -> tuple[Value, Value, Value]:
 
 
 def _pivot_row(column: Value, k: Value) -> Value:
-    """The first row from ``k`` on with the largest element of ``[batch, rows, 1]``.
+    """Return the first row from ``k`` on with the largest element of ``[batch, rows, 1]``.
 
     Complex elements count by |re| + |im|, as in LAPACK.
     """
@@ -62,13 +62,13 @@ def _pivot_row(column: Value, k: Value) -> Value:
     size = hlo.select(rows >= hlo.broadcast_to(k, rows.shape), size, hlo.full_like(size, -1))
     largest = spread(hlo.expand_dims(hlo.reduce_max(size, [1]), [1]), size.shape)
     best = hlo.select(hlo.eq(size, largest), rows, hlo.full_like(rows, 2**31 - 1))
-    # If NaN is the largest, nothing equals it, so nothing is swapped.
+    # If the largest is NaN, no element equals it, so no rows are swapped.
     found = hlo.reshape(hlo.reduce_min(best, [1]), (column.shape[0],))
     return hlo.select(found < column.shape[1], found, hlo.broadcast_to(k, found.shape))
 
 
 def permutation(pivots: Value, size: int) -> Value:
-    """The row order ``[batch, size]`` after applying the swaps ``[batch, k]`` (from 1) to 0, 1, 2, …"""
+    """Return the row order ``[batch, size]``: the swaps ``[batch, k]`` (from 1) applied to 0, 1, 2, …"""
     batch, count = pivots.shape
     order = hlo.iota((batch, size), 1, INT32)
     if is_empty(order.shape) or is_empty(pivots.shape):
@@ -92,7 +92,7 @@ def inverse_order(order: Value) -> Value:
 
 
 def solve(lu: Value, order: Value, b: Value, *, adjoint: bool = False) -> Value:
-    """``x`` with ``A x = b`` (or ``Aᴴ x = b``), where ``lu`` and the row ``order`` come from A."""
+    """Solve ``A x = b`` (or ``Aᴴ x = b``) for ``x``; ``lu`` and the row ``order`` come from A."""
     if is_empty(b.shape):
         return b
     if adjoint:

@@ -18,7 +18,7 @@ def batched(x: Value, core: int = 2) -> Value:
 
 
 def broadcast_batch(x: Value, lead: Sequence[hlo.Dim], core: int = 2) -> Value:
-    """``x`` with its leading axes broadcast to ``lead``, as one batch axis."""
+    """Broadcast the leading axes of ``x`` to ``lead``, and merge them into one batch axis."""
     return batched(hlo.broadcast_to(x, (*lead, *x.shape[x.rank - core :])), core)
 
 
@@ -61,12 +61,12 @@ def column_of(x: Value) -> Value:
 
 
 def lower(x: Value, below: int = 0) -> Value:
-    """The elements at least ``below`` rows under the diagonal; zeros elsewhere."""
+    """Keep the elements at least ``below`` rows under the diagonal; zeros elsewhere."""
     return hlo.select(row_of(x) - column_of(x) >= below, x, hlo.zeros_like(x))
 
 
 def upper(x: Value, above: int = 0) -> Value:
-    """The elements at least ``above`` columns right of the diagonal; zeros elsewhere."""
+    """Keep the elements at least ``above`` columns right of the diagonal; zeros elsewhere."""
     return hlo.select(column_of(x) - row_of(x) >= above, x, hlo.zeros_like(x))
 
 
@@ -104,7 +104,7 @@ def element(x: Value, i: Value, j: Value) -> Value:
 
 
 def put_column(x: Value, new: Value, index: Value) -> Value:
-    """``x`` with column ``index`` (0-d) replaced by ``[batch, rows, 1]``."""
+    """Replace column ``index`` (0-d) of ``x`` by ``[batch, rows, 1]``."""
     return hlo.dynamic_update_slice(x, new, [_zero(index), _zero(index), index])
 
 
@@ -124,7 +124,7 @@ def scaled_columns(x: Value, factors: Value) -> Value:
 
 
 def index(number: int) -> Value:
-    """A loop count or column number."""
+    """Convert a loop count or a column number to a 0-d value."""
     return hlo.scalar(number, INT32)
 
 
@@ -135,13 +135,13 @@ def squared_size(x: Value) -> Value:
 
 
 def taken_columns(x: Value, order: Value) -> Value:
-    """The columns of ``x`` in the given order (``[batch, columns]`` of column numbers)."""
+    """Take the columns of ``x`` in the given order (``[batch, columns]`` of column numbers)."""
     shape = (*x.shape[:-1], order.shape[-1])
     return hlo.take_along(x, hlo.broadcast_to(hlo.expand_dims(order, [1]), shape), 2)
 
 
 def taken_rows(x: Value, order: Value) -> Value:
-    """The rows of ``x`` in the given order (``[batch, rows]`` of row numbers)."""
+    """Take the rows of ``x`` in the given order (``[batch, rows]`` of row numbers)."""
     shape = (x.shape[0], order.shape[-1], x.shape[-1])
     return hlo.take_along(x, hlo.broadcast_to(hlo.expand_dims(order, [2]), shape), 1)
 
@@ -160,7 +160,7 @@ def triangular(
     left: bool = True,
     transpose: Literal["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"] = "NO_TRANSPOSE",
 ) -> Value:
-    """``x`` with ``op(a) x = b`` (``left``) or ``x op(a) = b``; reads only one triangle of ``a``."""
+    """Solve ``op(a) x = b`` (``left``) or ``x op(a) = b`` for ``x``; read only one triangle of ``a``."""
     if is_empty(b.shape):
         return b
     return hlo.triangular_solve(a, b, left=left, lower=lower, unit=unit, transpose=transpose)

@@ -1,8 +1,8 @@
 """Complex Schur form and the eigenvectors of general matrices.
 
-Householder reduction to Hessenberg form, then the QR algorithm with Wilkinson's
-shifts (Golub and Van Loan, Matrix Computations, 7.4 and 7.5): each sweep chases
-one bulge down the active window of every matrix of the batch at once.
+Householder reduction to Hessenberg form is followed by the QR algorithm with Wilkinson's
+shifts (Golub and Van Loan, Matrix Computations, 7.4 and 7.5): each sweep chases one bulge
+down the active window of every matrix of the batch at once.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _one_norm(x: Value) -> Value:
 
 
 def _subdiagonal(h: Value) -> Value:
-    """``h[k, k - 1]`` at ``k`` (zero at 0), ``[batch, n]``."""
+    """Return ``[batch, n]`` with ``h[k, k - 1]`` at ``k`` (zero at 0)."""
     kept = hlo.select(hlo.eq(matrices.row_of(h) - matrices.column_of(h), 1), h, hlo.zeros_like(h))
     return hlo.reduce_sum(kept, [2])
 
@@ -95,7 +95,7 @@ def _last(holds: Value, position: Value) -> Value:
 
 
 def _window_start(h: Value, last: Value) -> Value:
-    """The row where the unreduced block that ends at ``last`` begins."""
+    """Return the row where the unreduced block that ends at ``last`` begins."""
     split = hlo.eq(_subdiagonal(h), 0.0)
     position = hlo.iota(split.shape, 1, INT32)
     before = position <= hlo.broadcast_in_dim(last, position.shape, [0])
@@ -109,7 +109,7 @@ def _picked(h: Value, rows: Value, columns: Value) -> Value:
 
 
 def _shift(h: Value, last: Value, stalled: Value) -> Value:
-    """The eigenvalue of the window's last 2×2 block that is closer to the block's last element."""
+    """Return the eigenvalue of the window's last 2×2 block that is closer to the block's last element."""
     previous = hlo.maximum(last - 1, 0)
     a, b = _picked(h, previous, previous), _picked(h, previous, last)
     c, d = _picked(h, last, previous), _picked(h, last, last)

@@ -1,4 +1,4 @@
-"""The first value that departs from eager PyTorch, and whose fault it is: see docs/bisect.md."""
+"""Find the first value that departs from eager PyTorch, and its cause: see docs/bisect.md."""
 
 from .arbiter import Kind
 from .findings import Finding, Report

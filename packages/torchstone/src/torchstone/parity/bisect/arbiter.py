@@ -1,9 +1,9 @@
-"""Whose fault a wrong value is: the lowering's, the engine's, or nobody's, because rounding explains it.
+"""Decide the cause of a wrong value: the lowering, the engine, or only rounding.
 
-An operator is judged alone, on the very values that it was given: by eager PyTorch, and by float64 where
-eager's tolerance is missed. What it computes wrong it computes again by itself, on the engine and on every
-other one. An engine is wrong where another one is right about the same program. Where all are wrong,
-the program is: the lowering.
+Each operator is judged alone, on the operands that it was given: against eager PyTorch, and against float64
+if eager's tolerance is missed. If its result is wrong, the operator runs again by itself, on the engine in
+use and on every other one. If another engine is right about the same program, the engine in use is wrong.
+If all are wrong, the program is wrong, that is, the lowering.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Array = numpy.ndarray[Any, Any]
 
 
 class Kind(StrEnum):
-    """What a departure from eager PyTorch comes from."""
+    """The cause of a departure from eager PyTorch."""
 
     LOWERING = "lowering"
     ENGINE = "engine"
@@ -45,40 +45,40 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The kind of a departure, why, and the piece of the program that shows it."""
+    """The kind of a departure, the reason, and the piece of the program that shows it."""
 
     kind: Kind
     reason: str
     comparison: Comparison
     piece: Piece
     engines: Mapping[str, str]
-    """Each engine that was asked, and what it said."""
+    """The verdict on each engine that ran the piece, by name."""
 
 
 PROBES = 16
 LAMBDA = 8.0
-"""Rounding errors of a sum of n terms exceed 8·√n units of roundoff almost never (see optest's roundoff)."""
+"""Rounding errors of a sum of n terms almost never exceed 8·√n units of roundoff (see optest's roundoff)."""
 _DEPTHS = (1, 1, 2, 4, 8, 16, 32, 64, 1 << 20, 0)
-"""How many operators further back to reach, each time that fewer are right."""
+"""How many operators further back each attempt reaches, if the attempts with fewer operators were right."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """When values agree. ``tolerance`` None is PyTorch's default for the dtype."""
+    """The rule for whether values agree. ``tolerance`` None is PyTorch's default for the dtype."""
 
     tolerance: Tolerance | None = None
 
     def plain(self, found: Tensor, expected: Tensor) -> Comparison:
-        """Within the tolerance or not; float64 has no say."""
+        """Compare by the tolerance alone, without float64."""
         return compare(to_numpy(found), to_numpy(_of_dtype(expected, found)), self.tolerance)
 
     def operator(
         self, found: Tensor, expected: Tensor | None, exact: Tensor | None, probes: Callable[[], list[Tensor]]
     ) -> Comparison | None:
-        """One operator's result by itself; None where eager cannot tell.
+        """Judge one operator's result by itself; None if eager cannot compute it.
 
         A result beyond the tolerance still passes if its error is at most twice eager's, or if roundings of
-        the operands explain it: the results of ``probes`` say so.
+        the operands explain it. ``probes`` returns results for slightly changed operands to show that.
         """
         if expected is None:
             expected, exact = exact, None
@@ -103,12 +103,12 @@ class Judge:
 
 
 def _of_dtype(value: Tensor, like: Tensor) -> Tensor:
-    """Some CPU kernels return another dtype than PyTorch's own metadata promises; the metadata decides."""
+    """Return ``value`` in the dtype of ``like``, as some CPU kernels do not return the metadata's dtype."""
     return value if value.dtype == like.dtype else value.to(like.dtype)
 
 
 def _explained(truth: Array, probes: Sequence[Array], dtype: torch.dtype) -> Array:
-    """For each element the largest error that roundings of operands and result explain."""
+    """Return for each element the largest error that roundings of operands and result explain."""
     unit = torch.finfo(dtype).eps / 2
     with numpy.errstate(invalid="ignore"):
         moved = [numpy.where(numpy.isfinite(one), numpy.abs(one - truth), 0.0) for one in probes]
@@ -117,7 +117,7 @@ def _explained(truth: Array, probes: Sequence[Array], dtype: torch.dtype) -> Arr
 
 
 def _unstable(result: Comparison, found: Tensor, probes: Sequence[Tensor]) -> Comparison:
-    """Integers and truth values may differ where roundings of the operands change them too."""
+    """Accept integers and bools that differ if some probe with rounded operands gives the same values."""
     equal = torch.zeros(found.shape, dtype=torch.bool)
     for probe in probes:
         if probe.shape != found.shape:
@@ -127,13 +127,13 @@ def _unstable(result: Comparison, found: Tensor, probes: Sequence[Tensor]) -> Co
 
 
 class Arbiter:
-    """Judges the nodes of one piece whose values one engine has computed."""
+    """A judge of the nodes of one piece, whose values one engine has computed."""
 
     def __init__(self, piece: Piece, values: Values, engine: str, judge: Judge) -> None:
         self.piece, self.values, self.engine, self.judge = piece, values, engine, judge
 
     def wrong(self) -> Iterator[tuple[Node, Comparison]]:
-        """The nodes that got right operands and have wrong results, the first of them first."""
+        """Yield the nodes whose results are wrong for the operands they were given, in order."""
         for node in self.piece.nodes:
             if is_drawn(node):
                 continue
@@ -142,7 +142,7 @@ class Arbiter:
                 yield node, found
 
     def alone(self, node: Node) -> Comparison | None:
-        """A node's value against what the operator makes of the values that it was given."""
+        """Compare a node's value with what the operator computes in eager PyTorch from the same operands."""
         return self.judge.operator(
             self.values[node],
             local_values(node, self.values, wide=False),
@@ -159,7 +159,7 @@ class Arbiter:
                 yield found
 
     def verdict(self, node: Node, comparison: Comparison) -> Verdict:
-        """Lowering or engine, for a node that is wrong."""
+        """Decide between lowering and engine, for a node that is wrong."""
         piece, alone = self._smallest(node)
         others = [name for name in ENGINES if name != self.engine]
         last = None if piece is not self.piece else node
@@ -176,7 +176,7 @@ class Arbiter:
         return Verdict(Kind.UNDECIDED, reason, comparison, piece, said)
 
     def _smallest(self, node: Node) -> tuple[Piece, bool]:
-        """The fewest operators with which ``node`` is wrong, else all; and whether it is alone."""
+        """Return the fewest operators with which ``node`` is wrong, else all; and whether it is alone."""
         for count, nodes in enumerate(self._growing(node)):
             piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
             if asked(piece, self.engine, self.judge) == "wrong":
@@ -184,7 +184,7 @@ class Arbiter:
         return self.piece, False
 
     def _growing(self, node: Node) -> Iterator[list[Node]]:
-        """The operator alone, then with ever more of those whose results it takes."""
+        """Yield the operator alone, then with more and more of the operators that it depends on."""
         inside = _whole({called_by(node)[0]})
         order = {one: place for place, one in enumerate(self.piece.module.graph.nodes)}
         for depth in _DEPTHS:
@@ -200,7 +200,7 @@ class Arbiter:
                 return
 
     def accumulating(self, node: Node) -> Piece:
-        """``node`` with as many operators before it as it takes to depart from eager PyTorch."""
+        """Return ``node`` with just enough operators before it to depart from eager PyTorch."""
         piece = self.piece
         for nodes in self._growing(node):
             piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
@@ -210,7 +210,10 @@ class Arbiter:
 
 
 def asked(piece: Piece, engine: str, judge: Judge, node: Node | None = None) -> str:
-    """Whether an engine computes an operator of a piece right, or why it cannot run it; None: the last."""
+    """Return "right" or "wrong" for an engine's result of a piece's operator, or why it cannot run it.
+
+    ``node`` is the operator; None is the last one.
+    """
     try:
         values = piece.on_engine(engine)
     except TorchstoneError as error:
@@ -224,12 +227,12 @@ def asked(piece: Piece, engine: str, judge: Judge, node: Node | None = None) -> 
 
 
 def cannot_run(error: TorchstoneError) -> str:
-    """What is said of an engine that raises."""
+    """Return the text for an engine that raises ``error``."""
     return f"cannot run it: {error.message.partition(chr(10))[0]}"
 
 
 def departs(piece: Piece, engine: str, judge: Judge) -> bool:
-    """Whether the last operator's results are beyond the tolerance of what eager makes of the inputs."""
+    """Whether a result of the last operator is beyond the tolerance of eager's result for the same inputs."""
     values = piece.on_engine(engine)
     eager = piece.in_eager({node: values[node] for node in piece.nodes if is_drawn(node)})
     pairs = [(values[node], eager[node]) for node in _results(piece)]
@@ -237,13 +240,13 @@ def departs(piece: Piece, engine: str, judge: Judge) -> bool:
 
 
 def _results(piece: Piece) -> list[Node]:
-    """The results of the last operator."""
+    """Return the results of the last operator."""
     last, _ = called_by(piece.nodes[-1])
     return [node for node in piece.nodes if called_by(node)[0] is last]
 
 
 def _whole(nodes: set[Node]) -> set[Node]:
-    """``nodes`` with the operators that they are results of, and with all results of these."""
+    """Return the operators that ``nodes`` are results of, together with all results of these operators."""
     callers = {called_by(node)[0] for node in nodes}
     return callers | {
         user for one in callers for user in one.users if called_by(user) != (user, None) and is_result(user)
@@ -251,7 +254,7 @@ def _whole(nodes: set[Node]) -> set[Node]:
 
 
 def changes(caller: Node, operands: Sequence[Tensor]) -> Iterator[Callable[[Tensor], Tensor]]:
-    """Ways to change every floating-point operand by about what rounding changes it."""
+    """Yield functions that change every floating-point operand by about as much as rounding does."""
     dtypes = [one.dtype for one in operands if one.dtype.is_floating_point or one.dtype.is_complex]
     if not dtypes:
         return
@@ -271,7 +274,7 @@ def changes(caller: Node, operands: Sequence[Tensor]) -> Iterator[Callable[[Tens
 
 
 def _terms(operands: Sequence[Tensor]) -> int:
-    """About how many products a reduction or contraction of ``operands`` adds up, at most."""
+    """Return about how many products a reduction or contraction of ``operands`` adds up at most."""
     sizes = [
         max(*one.shape, one.numel() // max(one.shape[0], 1)) for one in operands if one.dim() and one.numel()
     ]

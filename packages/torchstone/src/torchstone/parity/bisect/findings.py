@@ -1,4 +1,4 @@
-"""What a search found, as data."""
+"""The results of a search, as data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .values import Piece
 
 @dataclass(frozen=True)
 class Finding:
-    """The first value that departs, where it is computed, and what it comes from.
+    """The first value that departs, where it is computed, and the cause.
 
-    ``value`` is the node's name in its graph, or the name of a result. ``engines`` says what each engine
-    made of it. ``piece`` shows it by itself, if anything does.
+    ``value`` is the node's name in its graph, or the name of a result. ``engines`` has the verdict on each
+    engine. ``piece`` is a part of the graph that shows the departure by itself, if there is one.
     """
 
     kind: Kind
@@ -51,13 +51,13 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a search found; ``finding`` is None where nothing departs."""
+    """The report of a search; ``finding`` is None if nothing departs."""
 
     model: str
     engine: str
     finding: Finding | None = None
     values: int = 0
-    """How many values were compared."""
+    """The number of values that were compared."""
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Report:
 
 
 def unrepeated(first: Recorder, difference: Difference) -> Finding:
-    """The model does something else each time, before any compiler sees it."""
+    """Return the finding for a model that differs between two eager runs, before any compiler sees it."""
     event = first.events[difference.place]
     comparison = None if difference.values is None else Judge().plain(*reversed(difference.values))
     return Finding(

@@ -1,8 +1,8 @@
-"""Does the model repeat itself? Eager runs from the same seed, compared operator by operator.
+"""Check that the model repeats itself: eager runs from the same seed, compared operator by operator.
 
 The second run is in this process, the third in a fresh one, where sets of strings have another order.
-What differs between runs of eager PyTorch is the model's own nondeterminism, and nothing else can be
-compared with it.
+A difference between eager runs is the model's own nondeterminism; comparing such a model with a compiled
+one would show nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..subject import Subject
 
 Tensor = torch.Tensor
 Run = Callable[[Subject, Provenance], None]
-"""One training step of a subject; it says which phase begins."""
+"""A function that runs one training step of a subject and tells the provenance when a phase begins."""
 
 _UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 _TIMEOUT_S = 300.0
@@ -49,9 +49,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first call that a run does not have in common with the first run, by its place there.
+    """The first call in which a run differs from the first run; ``place`` is its index in the first run.
 
-    ``values`` are one of the call's results in the first run and in the other, where both are known.
+    ``values`` has one of the call's results in the first run and in the other, if both are known.
     """
 
     place: int
@@ -60,16 +60,16 @@ class Difference:
 
 
 class _Differs(Exception):
-    """Where a run departs from the first one: the call, the reason, and the result that differs."""
+    """Raised where a run departs from the first one; has the call, the reason and the result that differs."""
 
     def __init__(self, place: int, what: str, result: int = 0, value: Tensor | None = None) -> None:
         self.place, self.what, self.result, self.value = place, what, result, value
 
 
 class Recorder(Provenance):
-    """Notes every call of an operator; raises at the first that is not the ``expected`` one.
+    """A mode that records every call of an operator, and raises at the first one that is not as ``expected``.
 
-    Without ``expected`` it keeps the calls' results.
+    Without ``expected`` it keeps the results of the calls.
     """
 
     def __init__(self, model: Any, expected: Sequence[Event] | None = None) -> None:
@@ -113,20 +113,20 @@ class Recorder(Provenance):
                 raise _Differs(place, what, which, results[which].clone())
 
     def finish(self) -> None:
-        """Raises where the expected run has more calls."""
+        """Raise if the expected run has more calls."""
         if self._expected is not None and len(self.events) < len(self._expected):
             raise _Differs(len(self.events), "the second run ends before it")
 
 
 def recorded(run: Run, subject: Subject) -> Recorder:
-    """What one run calls."""
+    """Record the calls of one run."""
     with Recorder(subject.model) as recorder:
         run(subject, recorder)
     return recorder
 
 
 def repeated(run: Run, subject: Subject, first: Recorder) -> Difference | None:
-    """The first call in which another run in this process differs."""
+    """Run once more in this process, and return the first call that differs from the ``first`` run's."""
     found = _difference(run, subject, first.events)
     return None if found is None else _told(found, first, found.value)
 
@@ -147,7 +147,7 @@ def _told(found: _Differs, first: Recorder, value: Tensor | None, where: str = "
 
 
 def _text(leaf: Any) -> str:
-    """An argument that is no tensor, if its value means anything in another run."""
+    """Return the text of a plain value, which can be compared between runs; of other values only the type."""
     plain = isinstance(leaf, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout))
     return repr(leaf) if plain or leaf is None else type(leaf).__name__
 
@@ -160,10 +160,10 @@ def _digest(tensor: Tensor) -> str:
 
 
 class FreshRun:
-    """The same run in a fresh process with another order of sets, which begins at once.
+    """The same run in a fresh process with another order of sets; it starts immediately.
 
-    ``name`` is the model's, as a user types it: the other process makes the model anew and puts this
-    process's parameters, buffers and inputs in place of its own.
+    ``name`` is the model's name as a user types it. The other process loads the model by it and replaces
+    the model's parameters, buffers and inputs with those of this process.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class FreshRun:
             json.dumps({"model": name, "optimizer": optimizer, "seed": seed, "events": events})
         )
         known = [path or os.getcwd() for path in sys.path]
-        # Hash seeds 0 and 1: one of them is not this process's.
+        # A hash seed that this process does not have.
         other = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(folder)],
@@ -189,7 +189,7 @@ class FreshRun:
         )
 
     def difference(self) -> Difference | str | None:
-        """The first call that differs there; None without one; a text if the process could not tell."""
+        """Wait, and return the first call that differs; None if none does, or why the process failed."""
         try:
             _, said = self._process.communicate(timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -206,7 +206,7 @@ class FreshRun:
         return _told(_Differs(*told), self._first, other, ", in a process with another order of sets")
 
     def close(self) -> None:
-        """End the process, if it still runs, and remove what was written for it."""
+        """End the process, if it still runs, and remove the files that were written for it."""
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
@@ -220,7 +220,7 @@ def _tensors(subject: Subject) -> list[Tensor]:
 
 
 def _put(subject: Subject, tensors: Sequence[Tensor]) -> bool:
-    """Put other values into ``subject``'s tensors; False if it has others than those were taken from."""
+    """Copy ``tensors`` into the tensors of ``subject``; return False if the shapes or dtypes do not match."""
     own = _tensors(subject)
     if [(one.shape, one.dtype) for one in own] != [(one.shape, one.dtype) for one in tensors]:
         return False
@@ -231,7 +231,7 @@ def _put(subject: Subject, tensors: Sequence[Tensor]) -> bool:
 
 
 def module_results(name: str, path: str, seed: int) -> list[Tensor]:
-    """What the module at ``path`` of a model returns inside one run of the model, the model made anew."""
+    """Load the model, run it once, and return what its module at ``path`` returns."""
     torch.manual_seed(seed)
     model = load_model(name)
     subject = Subject(model.model, model.args, model.kwargs).copy(training=True)
@@ -249,7 +249,7 @@ def module_results(name: str, path: str, seed: int) -> list[Tensor]:
 
 
 def main(folder: Path) -> None:
-    """Run as the first process did, and write the first call that differs."""
+    """Run the step as the first process did, and write down the first call that differs."""
     from .roads import eager_step
 
     asked = json.loads((folder / "events.json").read_text())

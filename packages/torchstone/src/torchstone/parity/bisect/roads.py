@@ -1,7 +1,7 @@
 """The graphs that users run, with the values that they were called with.
 
-Forward and backward are those that AOTAutograd hands to ``torch.compile``'s backend, recorded when they are
-called; the optimizer's is the whole step that ``compile_step`` traces.
+The forward and backward graphs are those that AOTAutograd passes to ``torch.compile``'s backend, recorded at
+each call. The optimizer's graph is the whole step that ``compile_step`` traces.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .values import Piece
 Tensor = torch.Tensor
 
 REFUSED = ("LBFGS", "SparseAdam", "Optimizer")
-"""Those that cannot be part of a step: see :class:`~torchstone.training.recipe.Recipe`."""
+"""The optimizers that cannot be part of a step: see :class:`~torchstone.training.recipe.Recipe`."""
 
 
 @dataclass(frozen=True)
 class Road:
-    """A graph as it was called; ``phase`` is that of nodes that do not name theirs."""
+    """A graph and the values of one call; ``phase`` is the phase of nodes that do not name their own."""
 
     name: str
     phase: Phase
@@ -47,7 +47,7 @@ class Road:
 
 @dataclass
 class Results:
-    """What one training step leaves: outputs, gradients, buffers; by name."""
+    """The results of one training step by name: outputs, gradients, buffers."""
 
     values: dict[str, Tensor] = field(default_factory=dict)
     differentiable: list[Tensor] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Results:
 
 
 def results_of(subject: Subject, *, compiled: bool, engine: str | None = None) -> Results:
-    """Outputs, gradients and buffers of one forward and backward pass; gives ``subject`` gradients."""
+    """Return outputs, gradients and buffers of a forward and backward pass; sets ``subject``'s gradients."""
     leaves = subject.leaves()
     called = subject
     if compiled:
@@ -74,7 +74,7 @@ def results_of(subject: Subject, *, compiled: bool, engine: str | None = None) -
 
 
 def eager_step(optimizer: str | None) -> Callable[[Subject, Provenance], None]:
-    """One training step in eager PyTorch, which tells ``provenance`` its phases."""
+    """Return a function that runs one training step in eager PyTorch and tells ``provenance`` its phases."""
 
     def run(subject: Subject, provenance: Provenance) -> None:
         leaves = subject.leaves()
@@ -91,13 +91,13 @@ def eager_step(optimizer: str | None) -> Callable[[Subject, Provenance], None]:
 
 
 def has_parameters(subject: Subject) -> bool:
-    """Whether there is anything that an optimizer updates."""
+    """Whether there are parameters for an optimizer to update."""
     model = subject.model
     return isinstance(model, torch.nn.Module) and any(p.requires_grad for p in model.parameters())
 
 
 def compiled_roads(subject: Subject) -> tuple[list[Road], Results]:
-    """The graphs that ``torch.compile`` runs for one forward and backward pass, in order."""
+    """Return the graphs that ``torch.compile`` runs for a forward and backward pass, and the results."""
     dynamo.reset()
     with calls_recorded() as calls:
         results = results_of(subject, compiled=True)
@@ -110,7 +110,7 @@ def compiled_roads(subject: Subject) -> tuple[list[Road], Results]:
 
 
 def optimizer_kind(name: str) -> type[torch.optim.Optimizer]:
-    """The class of ``torch.optim`` with that name, in any case; raises :class:`ConfigError`."""
+    """Return the class of ``torch.optim`` with that name, ignoring case; raises :class:`ConfigError`."""
     kinds = {
         kind.__name__.lower(): kind
         for kind in vars(torch.optim).values()
@@ -123,7 +123,7 @@ def optimizer_kind(name: str) -> type[torch.optim.Optimizer]:
 
 
 def optimizer_of(name: str, parameters: Iterator[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer with that name, with PyTorch's default numbers."""
+    """Return the optimizer with that name, with PyTorch's default hyperparameters."""
     kind: Any = optimizer_kind(name)
     wanted = [one for one in parameters if one.requires_grad]
     if kind is torch.optim.Muon:
@@ -133,7 +133,7 @@ def optimizer_of(name: str, parameters: Iterator[torch.nn.Parameter]) -> torch.o
 
 
 class Loss:
-    """One number of every differentiable output: the sum of its products with the same weights each time."""
+    """A loss that every differentiable output contributes to: the sum of its products with fixed weights."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         self._weights = [cotangent(place, one) for place, one in enumerate(outputs)]
@@ -151,7 +151,7 @@ _MADE_FUNCTIONAL: Pipeline[Region] = Pipeline([complete_region, check_call_argum
 
 
 def step_road(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss) -> Road:
-    """The graph of a whole training step, as ``compile_step`` compiles it."""
+    """Return the graph of a whole training step, as ``compile_step`` compiles it."""
     recipe = Recipe(subject.model, optimizer, loss)  # type: ignore[arg-type]
     state = State(recipe)
     numbers, _ = split_numbers(optimizer)
@@ -171,7 +171,7 @@ def step_road(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss) ->
 
 
 def updated(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss, *, compiled: bool) -> Results:
-    """Parameters, buffers and the optimizer's state after one step."""
+    """Run one step, and return the parameters, buffers and optimizer state after it."""
     batch = (subject.args, subject.kwargs)
     if compiled:
         compile_step(subject.model, optimizer, loss)(batch)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A finding as a script that shows it by itself: few operators on few numbers, written out."""
+"""Write a finding as a script that shows it by itself: few operators on few numbers, written out."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ sys.exit(finding is not None)
 
 
 def script_of(report: Report, judge: Judge, seed: int) -> str:
-    """A script for the report's finding, with the smallest tensors that still show it."""
+    """Return a script for the report's finding, with the smallest tensors that still show it."""
     finding = report.finding
     assert finding is not None, "there is something to show"
     told = _told(finding, report)
@@ -135,7 +135,7 @@ def script_of(report: Report, judge: Judge, seed: int) -> str:
 
 
 def shrunk(finding: Finding, engine: str, judge: Judge) -> Piece:
-    """The finding's piece on the smallest tensors and simplest values that still show it."""
+    """Return the finding's piece with the smallest tensors and simplest values that still show it."""
     assert finding.piece is not None
     piece, limit = finding.piece, time.monotonic() + _SECONDS
     places = [place for place, one in enumerate(piece.inputs) if isinstance(one, Tensor)]
@@ -152,7 +152,7 @@ def shrunk(finding: Finding, engine: str, judge: Judge) -> Piece:
         try:
             candidate = with_tensors(tensors)
         except (RuntimeError, ValueError, IndexError, TypeError, TorchstoneError):
-            return False  # no operands of these sizes
+            return False  # the operators do not accept operands of these sizes
         if not departs(candidate, engine, judge):
             return False
         said = {name: one for name, one in finding.engines.items() if one in ("right", "wrong")}
@@ -162,7 +162,7 @@ def shrunk(finding: Finding, engine: str, judge: Judge) -> Piece:
 
 
 def _faked(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
-    """``module`` with PyTorch's metadata for other inputs; raises what PyTorch raises against them."""
+    """Return ``module`` with PyTorch's metadata for new inputs; PyTorch raises if they do not fit."""
     made, feed = copy.deepcopy(module), iter(inputs)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     for node in made.graph.nodes:
@@ -177,7 +177,7 @@ def _faked(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
 
 
 def _writable(piece: Piece) -> bool:
-    """Whether the piece is operators on tensors, and nothing else."""
+    """Whether the piece consists only of operators on tensors, so that it can be written as a script."""
     return all(
         isinstance(node.target, OpOverload) or node.target is operator.getitem
         for node in piece.module.graph.nodes

@@ -1,6 +1,6 @@
 """The search for the first value that departs: forward, then backward, then the optimizer.
 
-The graphs are those of :mod:`.roads`, the verdicts those of :mod:`.arbiter` and :mod:`.repeats`.
+The graphs come from :mod:`.roads`, the verdicts from :mod:`.arbiter` and :mod:`.repeats`.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def bisect(
 
     The step is a forward and a backward pass through ``torch.compile``, and an update by ``optimizer`` (a
     class of ``torch.optim``; None for no update) through ``compile_step``. Each run starts from ``seed``.
-    ``fresh_process``: repeat the eager run in another process too, where ``model.name`` must lead to the
-    model. Resets Dynamo; the model itself is left as it was. Raises :class:`ModelError` where eager PyTorch
-    cannot run the model, and what Torchstone raises where it cannot compile it.
+    With ``fresh_process`` the eager run is repeated in another process too, which loads the model by
+    ``model.name``. Resets Dynamo; does not change the model. Raises :class:`ModelError` if eager PyTorch
+    cannot run the model, and Torchstone's own errors if it cannot compile the model.
     """
     get_engine()
     if optimizer is not None:
@@ -71,11 +71,11 @@ def bisect(
 
 Ran = TypeVar("Ran")
 Run = Callable[[str], Results]
-"""From an engine's name to what it makes of the model."""
+"""A function from an engine's name to the model's results on it."""
 
 
 class _Search:
-    """One search; stops at its first finding that is not rounding."""
+    """One search, which stops at its first finding that is not rounding."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class _Search:
             fresh.close()
 
     def _told(self, first: Recorder, found: Difference | str | None) -> None:
-        """Add what the run in a fresh process shows; a wrong operator stays the first thing to say."""
+        """Add the result of the run in a fresh process; a finding of a wrong operator stays the main one."""
         if isinstance(found, str):
             self._note(f"the model was not repeated in a fresh process: {found}")
         elif found is not None:
             finding = unrepeated(first, found)
             known = self.report.finding
             if known is None or known is self.rounding or not known.operator:
-                self.report.finding = finding  # also a result that no operator explains: sets have an order
+                self.report.finding = finding  # the order of sets may also explain a result without operator
             else:
                 self._note(f"the model does not repeat itself either: {finding.reason}")
 
@@ -168,7 +168,7 @@ class _Search:
         return run
 
     def _fresh(self) -> Subject:
-        """An independent copy in training mode, and the generator as every run finds it."""
+        """Return an independent copy in training mode, and seed the generator as for every run."""
         torch.manual_seed(self.seed)
         return self.given.copy(training=True)
 
@@ -195,7 +195,7 @@ class _Search:
             ) from error
 
     def _walked(self, roads: list[Road]) -> Finding | None:
-        """The first wrong value on ``roads``; notes the first that rounding explains."""
+        """Return the first wrong value on ``roads``; note the first one that rounding explains."""
         known: dict[str, tuple[Tensor, Tensor | None]] = {}
         for road in roads:
             self.progress(f"comparing every value of {road.name}")
@@ -213,10 +213,13 @@ class _Search:
         return None
 
     def _fused(self, road: Road, values: Mapping[Node, Any], exact: Mapping[Node, Any]) -> Finding | None:
-        """What is wrong only where the program has no results but its own, so that more of it is fused."""
+        """Return a value that is wrong only in the program that users run.
+
+        Its only results are the graph's own, so that the engine fuses more of it.
+        """
 
         if self.rounding is not None:
-            return None  # other roundings are to be expected then
+            return None  # values already differ by rounding, so fusion may change them too
 
         def wrong(engine: str) -> dict[Node, Comparison]:
             judged = {
@@ -237,7 +240,7 @@ class _Search:
         return None
 
     def _opinions(self, right: Callable[[str], bool]) -> dict[str, str]:
-        """What each engine says: the one in use is wrong, and ``right`` asks another one."""
+        """Return the verdict on each engine: the one in use is wrong, ``right`` tells it for the others."""
         said = {config.engine: "wrong"}
         for engine in (name for name in ENGINES if name != config.engine):
             try:
@@ -249,9 +252,9 @@ class _Search:
     def _accumulated(
         self, road: Road, values: Mapping[Node, Any], known: dict[str, tuple[Tensor, Tensor | None]]
     ) -> Mapping[Node, Any]:
-        """Note the first value that departs where every operator is right; returns float64's values.
+        """Note the first value that departs although every operator is right; return float64's values.
 
-        ``known`` are eager's and float64's values of what one graph saves for the next.
+        ``known`` has eager's and float64's values of the tensors that one graph saves for the next.
         """
         piece = road.piece
         drawn = {node: values[node] for node in piece.nodes if is_drawn(node)}
@@ -296,9 +299,9 @@ class _Search:
         )
 
     def _results(self, roads: list[Road], run: Run, expected: Results, found: Results) -> Finding | None:
-        """What departs in the results though every operator is right: what is around the operators.
+        """Return a result that departs although every operator is right; the cause is around the operators.
 
-        ``run`` gives an engine's results.
+        ``run`` returns the results on an engine.
         """
         if self.rounding is not None:
             return None

@@ -1,6 +1,6 @@
 """The value of every node of a graph: in eager PyTorch, in float64, and on an engine.
 
-Not here: which graphs there are (:mod:`.roads`), and what follows from a difference (:mod:`.arbiter`).
+Not here: the graphs (:mod:`.roads`), and the verdict on a difference (:mod:`.arbiter`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _HANDED_ON = (aten.clone.default, aten.detach.default, aten.alias.default)
 
 Tensor = torch.Tensor
 Values = dict[Node, Any]
-"""Nodes and their values: tensors, and lists of them for operators with several results."""
+"""The value of each node: a tensor, or a list of tensors for an operator with several results."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A functional graph of operators with inputs for its placeholders, and a seed for what it draws."""
+    """A functional graph of operators, inputs for its placeholders, and a seed for its random numbers."""
 
     module: GraphModule
     inputs: Sequence[Any]
@@ -55,11 +55,11 @@ class Piece:
         return {**self.placeholders, **{node: attribute(self.module, node) for node in constants}}
 
     def on_engine(self, engine: str | None = None) -> dict[Node, Tensor]:
-        """What one program returns that has every node's value among its results."""
+        """Return every node's value, from one program that has all of them as results."""
         return self._run(self.nodes, engine)
 
     def results_on(self, engine: str | None = None) -> dict[Node, Tensor]:
-        """The values of the graph's own results, by the program that users run."""
+        """Return the values of the graph's own results, from the program that users run."""
         return self._run([node for node in output_values(self.module) if _is_result(node)], engine)
 
     def _run(self, nodes: Sequence[Node], engine: str | None) -> dict[Node, Tensor]:
@@ -74,14 +74,14 @@ class Piece:
         }
 
     def in_eager(self, drawn: Mapping[Node, Tensor], known: Mapping[Node, Tensor] | None = None) -> Values:
-        """Every node's value in eager PyTorch; random ones are those of ``drawn``.
+        """Return every node's value in eager PyTorch; random values are taken from ``drawn``.
 
-        ``known`` are values of placeholders that are not those of ``inputs``.
+        ``known`` has values for some placeholders, in place of those in ``inputs``.
         """
         return self._evaluated(drawn, {**self.placeholders, **(known or {})}, _same, _same)
 
     def in_float64(self, drawn: Mapping[Node, Tensor], known: Mapping[Node, Tensor] | None = None) -> Values:
-        """Every node's value with all floating-point values in float64; None where eager cannot."""
+        """Return every node's value, computed in float64; None for a node that eager cannot compute so."""
         with float64_by_default():
             return self._evaluated(drawn, {**self.placeholders, **(known or {})}, widened, wider_dtype)
 
@@ -108,9 +108,10 @@ class Piece:
 def local_values(
     node: Node, values: Mapping[Node, Any], *, wide: bool, change: Callable[[Tensor], Tensor] | None = None
 ) -> Any:
-    """What ``node`` alone computes of ``values`` in eager PyTorch, ``wide`` in float64, after ``change``.
+    """Return what ``node`` alone computes from ``values`` in eager PyTorch; None if eager cannot.
 
-    None where eager cannot. The result of an operator with several results is the one that ``node`` takes.
+    With ``wide`` it computes in float64. ``change`` is applied to the operands first. Of an operator with
+    several results, the one that ``node`` stands for is returned.
     """
     caller, index = called_by(node)
     of_dtype = wider_dtype if wide else _same
@@ -124,7 +125,7 @@ def local_values(
 
 
 def called_by(node: Node) -> tuple[Node, int | None]:
-    """The operator that ``node`` is a result of, and which one where it has several."""
+    """Return the operator that ``node`` is a result of, and the result's index if it has several."""
     if node.target is operator.getitem:
         source, index = node.args
         if isinstance(source, Node) and not isinstance(source.meta.get("val"), Tensor):
@@ -141,14 +142,14 @@ def _is_result(value: Any) -> bool:
 
 
 def source_of(node: Node) -> Node:
-    """The node whose value ``node`` hands on as it is."""
+    """Return the node whose value ``node`` passes on unchanged (by clone, detach or alias)."""
     while node.target in _HANDED_ON and isinstance(node.args[0], Node) and is_result(node.args[0]):
         node = node.args[0]
     return node
 
 
 def is_drawn(node: Node) -> bool:
-    """Whether a node's value is random: what eager PyTorch would draw is something else."""
+    """Whether a node's value is random, so that eager PyTorch would draw another one."""
     caller, _ = called_by(node)
     return caller.target is REPLAY_RNG or draws(caller, load())
 
@@ -158,7 +159,7 @@ def attribute(module: GraphModule, node: Node) -> Any:
 
 
 def piece_of(nodes: Sequence[Node], module: GraphModule, values: Mapping[Node, Any], seed: Tensor) -> Piece:
-    """``nodes`` of ``module`` as a graph of their own, whose inputs are the ``values`` of those around it."""
+    """Return ``nodes`` of ``module`` as a separate graph; its inputs are the ``values`` that it takes."""
     inside = set(nodes)
     graph = Graph()
     made: dict[Node, Node] = {}
@@ -180,7 +181,7 @@ def piece_of(nodes: Sequence[Node], module: GraphModule, values: Mapping[Node, A
 
 
 def laid_out(tensor: Tensor, like: Tensor) -> Tensor:
-    """``tensor`` with the strides of ``like``, which operators that address memory depend on."""
+    """Return ``tensor`` with the strides of ``like``; operators that address memory depend on them."""
     if tensor.shape != like.shape or tensor.stride() == like.stride() or not tensor.numel():
         return tensor
     expanded = [step == 0 and size > 1 for step, size in zip(like.stride(), like.shape, strict=True)]
@@ -213,4 +214,4 @@ def _called(node: Node, values: Mapping[Node, Any], of_dtype: Callable[[torch.dt
         with torch.no_grad():
             return target(*args, **kwargs)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
-        return None  # a kernel that eager PyTorch lacks, in float64 for instance
+        return None  # eager PyTorch lacks the kernel, for instance in float64

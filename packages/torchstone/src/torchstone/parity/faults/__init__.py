@@ -1,7 +1,7 @@
 """The mutation test of lowerings: break them, and see whether the suite over PyTorch's database notices.
 
-What ``optest faults`` is to the built-in suite and its drivers, this is to the suite ``opinfo``
-and Torchstone's lowerings.
+It tests the suite ``opinfo`` with Torchstone's lowerings, as ``optest faults`` tests the built-in
+suite with its drivers.
 """
 
 from .campaign import FaultReport, Mutant, Verdict, run_faults

@@ -1,6 +1,6 @@
-"""Lowerings that are watched or broken: changes to the registry while a suite runs.
+"""Watch or break lowerings: changes to the registry while a suite runs.
 
-Not here: what can be wrong (``catalogue``), and whether anyone notices (``campaign``).
+Not here: the possible faults (``catalogue``), and whether the suite notices them (``campaign``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Specs = Spec | tuple[Any, ...] | None
 
 @dataclass(frozen=True)
 class Seen:
-    """One call of a lowering: its arguments with fake tensors, and what PyTorch says of its results."""
+    """One call of a lowering: its arguments with fake tensors, and PyTorch's specs of its results."""
 
     arguments: Arguments
     results: Specs
@@ -45,7 +45,7 @@ class Effect(Enum):
     REFUSED = 1
     """PyTorch rejects the call, or gives its results another shape or dtype."""
     SHOWS = 2
-    """The call is another one with results of the same shapes and dtypes."""
+    """The call is changed, and its results have the same shapes and dtypes as before."""
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def in_place(lowering: Lowering, fault: Fault) -> Any:
 
 
 def effect(lowering: Lowering, fault: Fault, seen: Seen) -> Effect:
-    """The effect of ``fault`` on one call."""
+    """Return the effect of ``fault`` on one call."""
     if fault.result is not None:
         shows = any(fault.concerns(one) for one in _leaves(seen.results) if one is not None)
     elif fault.operand is not None:
@@ -134,7 +134,7 @@ def _alike(one: Spec | None, other: Spec | None) -> bool:
 
 
 def _broken(lowering: Lowering, fault: Fault) -> Lowering:
-    """``lowering`` with ``fault`` where it shows, and correct elsewhere."""
+    """Return ``lowering`` with ``fault`` in the calls where it shows; other calls stay correct."""
 
     def function(**given: Any) -> Any:
         taken = _taken(lowering, given)
@@ -155,7 +155,7 @@ def _broken(lowering: Lowering, fault: Fault) -> Lowering:
 
 
 def _spoiled(result: Any, fault: Fault) -> Any:
-    """``result`` with all values that the fault concerns changed."""
+    """Return ``result`` with every value changed that the fault concerns."""
     assert fault.result is not None
     if isinstance(result, list | tuple):
         return [_spoiled(one, fault) for one in result]
@@ -171,19 +171,19 @@ def _mapped(argument: Any, change: Any) -> Any:
 
 
 def _replacing(lowering: Lowering, function: Any) -> Lowering:
-    """``lowering`` with another function, which also receives ``out`` and ``meta``."""
+    """Return ``lowering`` with another function, which also receives ``out`` and ``meta``."""
     return replace(lowering, function=function, special=lowering.special | {"out", "meta"})
 
 
 def _taken(lowering: Lowering, given: Arguments) -> dict[str, Any]:
-    """The arguments of a replacing function that the lowering itself accepts."""
+    """Return those of a replacing function's arguments that the lowering itself accepts."""
     wanted = {*lowering.parameters, *lowering.special}
     return {name: one for name, one in given.items() if name in wanted}
 
 
 @contextmanager
 def _registered(changed: Iterable[Lowering]) -> Iterator[None]:
-    """The registry with other lowerings of some overloads."""
+    """Replace the lowerings of some overloads in the registry, inside the block."""
     registry = load()
     pairs = [(registry.get(one.overload), one) for one in changed]
     for _, one in pairs:
@@ -199,7 +199,7 @@ def _registered(changed: Iterable[Lowering]) -> Iterator[None]:
 
 
 def expands(lowering: Lowering) -> bool:
-    """Whether the lowering leaves a call to PyTorch's own expansion, which has its own arguments."""
+    """Whether the lowering leaves calls to PyTorch's own expansion, which has its own arguments."""
     return bool(EXPANSIONS & lowering.special)
 
 

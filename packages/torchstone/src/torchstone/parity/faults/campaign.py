@@ -1,8 +1,8 @@
 """The mutation test of lowerings: does the suite over PyTorch's database notice each fault?
 
-An entry runs as it is first: that is the control, it shows the calls of each lowering, and a
-sample counts only if it passes there. Then it runs with one lowering broken, on a few samples
-and, where none notices, on all of them.
+An entry first runs without a fault. This control run records the calls of each lowering, and a
+sample counts only if it passes in it. Then the entry runs with one lowering broken: on a few
+samples first, and on all of them if these do not notice the fault.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .rules import excluded, has_parameter
 from .survey import Pair, pairs_of
 
 FEW = 4
-"""Samples of an entry that run first."""
+"""The number of samples of an entry that run first."""
 ALL = 128
-"""Samples of an entry that run if the first ones notice nothing; few entries have more."""
+"""The number of samples that run if the first ones notice nothing; few entries have more."""
 
 
 class Verdict(StrEnum):
@@ -54,9 +54,10 @@ class Verdict(StrEnum):
 class Mutant:
     """One fault in one lowering.
 
-    ``group`` is what ran (entry, dtype, phase), ``detail`` what is wrong with the sample that
-    noticed, the rule that excludes the fault, or how many samples noticed nothing; ``sample``,
-    ``status`` and ``rerun`` (the command that runs it alone) are those of the sample that noticed.
+    ``group`` is what ran: entry, dtype, phase. ``detail`` is what is wrong with the sample that
+    noticed the fault, the rule that excludes the fault, or how many samples noticed nothing.
+    ``sample``, ``status`` and ``rerun`` (the command that runs it alone) are those of the sample
+    that noticed.
     """
 
     lowering: str
@@ -77,7 +78,7 @@ class Mutant:
 
 @dataclass
 class FaultReport:
-    """All mutants of a test. ``left_out`` lists the entries that were not used, and why."""
+    """All mutants of a test. ``left_out`` maps each entry that was not used to the reason."""
 
     seed: int
     mutants: list[Mutant] = field(default_factory=list)
@@ -94,17 +95,17 @@ class FaultReport:
 
     @property
     def lowerings(self) -> int:
-        """How many lowerings were broken."""
+        """The number of lowerings that were broken."""
         return len({one.lowering for one in self.applicable})
 
     @property
     def caught_share(self) -> float:
-        """Caught mutants among the applicable ones; 1.0 if there are none."""
+        """The share of applicable mutants that were caught; 1.0 if there are none."""
         tried = self.applicable
         return len(self.having(Verdict.CAUGHT)) / len(tried) if tried else 1.0
 
     def by(self, key: Callable[[Mutant], str]) -> dict[str, tuple[int, int]]:
-        """Caught and applicable mutants for each value of ``key``, such as the fault's kind."""
+        """Return the numbers of caught and applicable mutants for each value of ``key``, such as the kind."""
         counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for one in self.applicable:
             counts[key(one)][0] += one.verdict is Verdict.CAUGHT
@@ -112,7 +113,7 @@ class FaultReport:
         return {name: (caught, total) for name, (caught, total) in sorted(counts.items())}
 
     def to_dict(self) -> dict[str, Any]:
-        """The report with JSON types only."""
+        """Return the report with JSON types only."""
         return {
             "seed": self.seed,
             "lowerings": self.lowerings,
@@ -138,9 +139,9 @@ def run_faults(
 ) -> FaultReport:
     """Break up to ``lowerings`` lowerings, each in up to ``each`` ways, and see what the suite notices.
 
-    ``entries`` are patterns of entries of the suite to choose from, ``faults`` kinds of faults
-    (all, if empty); ``seed`` draws lowerings, faults and samples. The registry is as it was
-    afterwards. Raises :class:`optest.errors.UnknownName`.
+    ``entries`` are patterns that select entries of the suite, ``faults`` are kinds of faults; empty
+    means all. ``seed`` draws lowerings, faults and samples. The registry is restored afterwards.
+    Raises :class:`optest.errors.UnknownName` for an unknown kind or a pattern that matches nothing.
     """
     for kind in faults:
         if kind not in kinds():
@@ -162,7 +163,7 @@ def run_faults(
 
 
 def _drawn(lowering: Lowering, kinds: Sequence[str], seed: int) -> list[Fault]:
-    """The faults of a lowering in the order of trial, alternating between calls and values."""
+    """Return the faults of a lowering in the order of trial, alternating between calls and values."""
     groups: dict[bool, list[Fault]] = {True: [], False: []}
     for fault in faults_of(lowering):
         if not kinds or fault.kind in kinds:
@@ -174,7 +175,7 @@ def _drawn(lowering: Lowering, kinds: Sequence[str], seed: int) -> list[Fault]:
 
 @dataclass(frozen=True)
 class _Control:
-    """The unbroken run of a group: which samples pass, and the calls of its lowerings."""
+    """The run of a group without a fault: which samples pass, and the calls of its lowerings."""
 
     results: Sequence[CaseResult]
     calls: Calls
@@ -185,9 +186,9 @@ class _Control:
 
 
 class _Driver(ArtifactDriver):
-    """The driver ``torchstone``, which captures each program once: no fault changes that part.
+    """The driver ``torchstone``, but it captures each program only once, as no fault changes the capture.
 
-    ``samples`` names what the calls belong to; the same name stands for the same calls.
+    ``samples`` identifies the group that the calls belong to; the same value stands for the same calls.
     """
 
     def __init__(self) -> None:
@@ -195,8 +196,8 @@ class _Driver(ArtifactDriver):
         self.programs: dict[Any, ExportedProgram] = {}
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        # As ``answer`` captures them: it leaves calls in parts as they are. Faults show in outputs, so that
-        # no gradient has to be put back into its place.
+        # ``answer`` captures calls in parts, and does not change calls that are in parts already. Their
+        # gradients need not be converted back: the outputs are enough to show a fault.
         calls = [in_parts(one) for one in calls]
         places = {id(one): place for place, one in enumerate(calls)}
 
@@ -210,7 +211,7 @@ class _Driver(ArtifactDriver):
 
 
 class _Trials:
-    """Runs of entries, right and broken."""
+    """The runs of entries, with and without faults."""
 
     def __init__(self, report: FaultReport) -> None:
         self.report = report
@@ -219,8 +220,8 @@ class _Trials:
         self.controls: dict[tuple[Group, int], _Control] = {}
 
     def of(self, pair: Pair, faults: Sequence[Fault], each: int) -> Iterator[Mutant]:
-        """The faults to try until ``each`` of them applied, and those that a rule excludes."""
-        self.driver.programs.clear()  # the next entry is another one, and a program holds its samples
+        """Try faults until ``each`` of them applied; yield these mutants, and those that a rule excludes."""
+        self.driver.programs.clear()  # programs keep their samples in memory, and this entry is a new one
         if self._unfit(pair):
             return
         applied = 0
@@ -232,7 +233,7 @@ class _Trials:
             yield mutant
 
     def _unfit(self, pair: Pair) -> bool:
-        """Whether the entry says nothing about the lowering; the reason goes to the report."""
+        """Whether the entry cannot test the lowering; a failed control goes to the report."""
         control = self._control(pair.group, FEW)
         failed = [one for one in control.results if one.status.failed]
         if failed:
@@ -270,7 +271,7 @@ class _Trials:
         return _mutant(pair, fault, *_unnoticed(pair, fault, strongest, looked_at))
 
     def _noticed(self, pair: Pair, fault: Fault, group: Group, most: int) -> Mutant | None:
-        """The reason from the first sample that passes without the fault and fails with it."""
+        """Return the mutant as caught if a sample passes without the fault and fails with it, else None."""
         passed = self._control(group, most).passed
         with in_place(pair.lowering, fault):
             results = self._results(group, most)
@@ -281,7 +282,7 @@ class _Trials:
 
 
 def _unnoticed(pair: Pair, fault: Fault, strongest: Effect, looked_at: int) -> tuple[Verdict, str]:
-    """The outcome of a fault that no sample noticed, among those that pass without it."""
+    """Return the verdict on a fault that no sample noticed, among the samples that pass without it."""
     if not looked_at:
         return Verdict.EXCLUDED, "no sample passes without the fault, or has an answer"
     if strongest is Effect.SHOWS:

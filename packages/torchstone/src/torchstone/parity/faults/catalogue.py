@@ -1,7 +1,7 @@
 """The faults: possible errors of a broken lowering, each a change of its calls, operands or results.
 
-Names are those of ``optest faults`` where the fault is the same. Not here: which operators a
-fault cannot matter to (``rules``), what a broken lowering is (``broken``).
+A fault that ``optest faults`` has too has the same name. Not here: for which operators a fault
+cannot matter (``rules``), and how a lowering is broken (``broken``).
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from .siblings import sibling_of
 
 Arguments = Mapping[str, Any]
 Change = Callable[[Arguments], Arguments]
-"""Other arguments for a call, or the same ones if nothing can change. Tensors are values or fake tensors."""
+"""Returns changed arguments for a call, or the same ones if it cannot change them.
+
+Tensors among them are values or fake tensors.
+"""
 
 
 @dataclass(frozen=True)
 class Fault:
     """One kind of error.
 
-    ``instead`` is the lowering that is called for the right one, ``arguments`` changes what it
-    is called with, ``operand`` each of its tensors, ``result`` each result that ``concerns``
-    holds for. A result keeps its shape and dtype.
+    ``instead`` is a lowering that is called in place of the right one. ``arguments`` changes the
+    arguments of the call, ``operand`` changes each tensor among them, and ``result`` changes each
+    result for which ``concerns`` returns true. A result keeps its shape and dtype.
     """
 
     name: str
@@ -46,7 +49,7 @@ class Fault:
 
     @property
     def calls(self) -> bool:
-        """Whether it makes another call of the lowering's, rather than other values."""
+        """Whether the fault changes the call of the lowering, rather than operands or results."""
         return self.arguments is not None or self.instead is not None
 
     @property
@@ -250,7 +253,7 @@ def _argument_faults(lowering: Lowering) -> list[Fault]:
 
 
 def _about(argument: Any) -> Fault | None:
-    """The fault for one parameter; None for a tensor and a dtype."""
+    """Return the fault for one parameter; None if it has none, such as a tensor or a dtype."""
     name, kind = argument.name, str(argument.type)
     if name.endswith("dtype") or kind == "Tensor":
         return None
@@ -281,7 +284,7 @@ def _about(argument: Any) -> Fault | None:
 
 
 def _swap(lowering: Lowering) -> list[Fault]:
-    """Swap the first two tensors."""
+    """Return the fault that swaps the first two tensors, if there are two."""
     taken = (one for one in schema_of(lowering.overload).arguments if one.name in lowering.parameters)
     names = [one.name for one in taken if str(one.type) == "Tensor"]
     if len(names) < 2:
@@ -320,18 +323,18 @@ def _another_number(name: str, given: Arguments) -> Arguments:
 
 
 def _another_dilation(given: Arguments) -> Arguments:
-    """Another dilation along the first axis, unless the kernel has one tap there, which lies where it lay."""
+    """Change the dilation along the first axis; a kernel with one tap there keeps it, as it has no effect."""
     taps = given["kernel_size"][0] if "kernel_size" in given else given["weight"].shape[2]
     return given if taps == 1 else _another_number("dilation", given)
 
 
 def _wrong_by_one(number: Any) -> Any:
-    """A positive integer less one, which is a size or a place where it was one; any other number plus one."""
+    """Subtract one from a positive integer, which keeps it usable as a size or position; else add one."""
     return number - 1 if isinstance(number, int) and number > 0 else number + 1
 
 
 def _next_axis(name: str, given: Arguments) -> Arguments:
-    """The next axis of the first tensor, cyclically; of several axes, each one's."""
+    """Replace an axis of the first tensor, or each of several axes, by the next one, cyclically."""
     rank, value = _rank(given), given.get(name)
     if rank < 2 or value is None or value == []:
         return given

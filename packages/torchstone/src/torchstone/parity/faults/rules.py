@@ -1,7 +1,7 @@
-"""Faults that cannot matter, by the definition of the operator: written rules, each with its reason.
+"""Rules for faults that cannot matter, by the definition of the operator, each with its reason.
 
-A rule reads the operator's name, its schema and its calls, never what came back: that a fault
-went unnoticed excuses nothing.
+A rule reads the operator's name, schema and calls, but never the outcome of the test: that a fault
+went unnoticed is no reason to exclude it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .catalogue import ABOUT_ARGUMENTS, Fault
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Faults of these kinds do not apply to lowerings for which ``holds``."""
+    """A rule: faults of these kinds do not apply to lowerings for which ``holds`` returns true."""
 
     faults: frozenset[str]
     reason: str
@@ -27,7 +27,7 @@ class Exclusion:
 
 
 def excluded(lowering: Lowering, fault: Fault) -> str | None:
-    """Why ``fault`` cannot change a result of the operator; None if it can."""
+    """Return why ``fault`` cannot change a result of the operator; None if it can."""
     for rule in EXCLUSIONS:
         if fault.kind in rule.faults and rule.holds(lowering, fault):
             return rule.reason
@@ -35,7 +35,7 @@ def excluded(lowering: Lowering, fault: Fault) -> str | None:
 
 
 def has_parameter(function: Callable[..., Any], fault: Fault) -> bool:
-    """Whether callers of ``function`` can set what ``fault`` changes; True if it does not say."""
+    """Whether callers of ``function`` can set what ``fault`` changes; True if its signature is unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -45,7 +45,7 @@ def has_parameter(function: Callable[..., Any], fault: Fault) -> bool:
 
 
 def packet_of(lowering: Lowering) -> str:
-    """The operator's name without namespace and overload: ``add``."""
+    """Return the operator's name without namespace and overload: ``add``."""
     return schema_of(lowering.overload).name.partition("::")[2]
 
 

@@ -1,7 +1,6 @@
 """Operators that are easily confused: minimum for maximum, truncation for floor.
 
-A pair is worth listing where the two have the same parameters and a slip of one word makes one
-of the other.
+A pair is listed if both have the same parameters and a slip of one word turns one into the other.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ _ONE_WAY = {
 }
 
 INSTEAD = {**dict(_PAIRS), **{two: one for one, two in _PAIRS}, **_ONE_WAY}
-"""Maps an operator to the one that it is confused with."""
+"""For each operator, the one that it is easily confused with."""
 
 
 def sibling_of(lowering: Lowering) -> Lowering | None:
-    """The lowering of the operator confused with this one: same overload name, same parameters."""
+    """Return the lowering of the operator confused with this one; None unless the parameters are the same."""
     overload = lowering.overload
     namespace, _, packet = schema_of(overload).name.partition("::")
     wanted = INSTEAD.get(packet)

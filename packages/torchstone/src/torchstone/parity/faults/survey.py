@@ -1,4 +1,4 @@
-"""Which entries of a suite exercise which lowerings, and which lowerings a mutation test takes."""
+"""Find which entries of the suite exercise which lowerings, and choose lowerings for a mutation test."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .rules import packet_of
 
 SUITE = "opinfo"
 _LOOKED_AT = 2
-"""How many samples of an entry to run to find out which operators it calls."""
+"""The number of samples of an entry to run, to find out which operators it calls."""
 _DTYPES = ("float32", "int64", "complex64", "bool")
 """The dtypes in which an entry runs: the first supported one, then the others if that shows nothing."""
 _JUDGED_BY_VALUES = ("bounded", "determined")
-"""Classes of entries of which the suite compares values, though not those that the operator returns."""
+"""Classes of entries for which the suite compares values, although not the operator's own results."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ class Pair:
     """Whether the entry tests this operator itself, rather than only using it."""
 
     def groups(self, phases: Sequence[str]) -> list[Group]:
-        """The entry in these phases, in each kind of dtype: what shows in none, the suite misses."""
+        """Return the entry's groups for these phases, in each kind of dtype.
+
+        The suite misses a fault that shows in none of them.
+        """
         entry = entries_of(SUITE)[self.group.entry]
         return [
             replace(self.group, dtype=dtype, phase=phase)
@@ -49,7 +52,7 @@ class Pair:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The operators that PyTorch's users call."""
+        """The entry's function, as PyTorch's users call it."""
         function: Callable[..., Any] = entries_of(SUITE)[self.group.entry].info.op
         return function
 
@@ -57,10 +60,11 @@ class Pair:
 def pairs_of(
     patterns: Sequence[str], seed: int, progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Pair]:
-    """Lowerings of all families in turn, each with the entry that calls least besides; ``seed`` orders them.
+    """Yield lowerings of all families in turn, each with the entry that calls it and the fewest others.
 
-    ``patterns`` narrow the entries, all if empty. Which overloads eager PyTorch calls for an
-    entry need not be what its exported program calls: whoever runs it sees that.
+    ``seed`` determines the order within a family. ``patterns`` select entries; without any, all are
+    used. An entry's exported program may call other overloads than eager PyTorch does, which shows
+    only when the program is run.
     """
     by_family: dict[str, list[Pair]] = defaultdict(list)
     for lowering, group in _closest(patterns, seed, progress):
@@ -75,7 +79,7 @@ def pairs_of(
 def _closest(
     patterns: Sequence[str], seed: int, progress: Callable[[str], None]
 ) -> Iterator[tuple[Lowering, Group]]:
-    """Each lowering, by name, with the entry that calls it and the fewest others."""
+    """Yield each lowering with the entry that calls it and the fewest others."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in entries_of(SUITE)):
             raise UnknownName(f"entry of the suite {SUITE}", pattern, entries_of(SUITE))
@@ -95,7 +99,7 @@ def _closest(
 
 
 def _group(entry: Entry, seed: int) -> Group | None:
-    """The entry's forward group, if it is judged by its values."""
+    """Return the entry's forward group; None unless the suite judges it by values."""
     declared = class_of(SUITE, entry.name, "forward")
     if declared is not None and declared.kind not in _JUDGED_BY_VALUES:
         return None
@@ -104,7 +108,7 @@ def _group(entry: Entry, seed: int) -> Group | None:
 
 
 def _called(entry: Entry, group: Group) -> set[str]:
-    """The overloads that eager PyTorch calls for an entry, and those that share its name."""
+    """Return the overloads that eager PyTorch calls for an entry, and those with the entry's name."""
     try:
         called = {name for case in cases_of(group, most=_LOOKED_AT) for name in overloads_of(case)}
     except Exception:  # noqa: BLE001  # the database's own code
@@ -118,6 +122,6 @@ def _is_own(lowering: Lowering, group: Group) -> bool:
 
 
 def _names(entry: str) -> frozenset[str]:
-    """The possible names of an entry's operator: ``linalg.det`` is ``linalg_det`` or ``_linalg_det``."""
+    """Return the possible names of an entry's operator: ``linalg_det``, ``_linalg_det`` of ``linalg.det``."""
     plain = {entry.replace(".", "_"), entry.rpartition(".")[2]}
     return frozenset(plain | {f"_{one}" for one in plain})

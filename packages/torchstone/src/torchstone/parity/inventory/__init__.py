@@ -1,7 +1,7 @@
-"""The inventory: the operators and the models that Torchstone answers for, as two tables.
+"""The inventory: two tables of the operators and the models that Torchstone must run.
 
 ``operators.csv`` and ``models.csv`` are part of the package. Not here: the models
-themselves (:mod:`..zoo`), and what running them showed.
+themselves (:mod:`..zoo`), and the results of running them (:mod:`.results`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Entry:
 
 
 def operators() -> list[Entry]:
-    """The 280 operator names, in 23 families."""
+    """Return the 280 operator names, in 23 families."""
     return _read("operators.csv")
 
 
 def models() -> list[Entry]:
-    """The 162 models, in 10 families; ``note`` is what each one shows."""
+    """Return the 162 models, in 10 families; ``note`` is what each one shows."""
     return _read("models.csv")
 
 

@@ -1,4 +1,4 @@
-"""A long recording that can be interrupted: what is done lies beside the file that it will become."""
+"""A long recording that can be interrupted: finished parts are kept in a file beside the final one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from optest.files import NewFile
 class Journal:
     """The finished parts of a recording to ``path``, in ``.NAME.journal`` beside it.
 
-    ``lines`` are those of an interrupted run from the same ``origin``. Opening it raises
-    ``OSError`` where the file cannot be written.
+    ``lines`` has the parts, at first those of an interrupted run with the same ``origin``. Raises
+    ``OSError`` if the file cannot be written.
     """
 
     def __init__(self, path: Path, origin: Mapping[str, Any]) -> None:
@@ -32,12 +32,12 @@ class Journal:
         self._file.close()
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Keep one finished part."""
+        """Add one finished part, and write it to the file."""
         self.lines.append(dict(line))
         self._write(line)
 
     def finish(self, found: Mapping[str, Any]) -> None:
-        """Write the whole recording and drop the journal."""
+        """Write the whole recording to ``path``, and delete the journal."""
         with NewFile(self._path) as new:
             new.file.write((json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
         self._journal.unlink()
@@ -48,7 +48,7 @@ class Journal:
 
 
 def _lines(journal: Path, origin: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The whole lines of a journal that begins with ``origin``."""
+    """Return the complete lines of a journal, if it begins with ``origin``."""
     try:
         lines = journal.read_text("utf-8").splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The models of the inventory: artifacts in a fresh process, gradients, batch sizes, as rows."""
+"""Run the models of the inventory: artifacts in a fresh process, gradients, batch sizes; return rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = "PyTorch has it on accelerators only: compared with its dense form"
 
 
 def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Run the models and describe each."""
+    """Run the models and return a row for each."""
     chosen = [INVENTORY[entry.name] for entry in entries]
     composites: dict[str, set[str]] = {}
     compared: dict[str, list[Comparison]] = {}
@@ -57,7 +57,7 @@ def _row(model: ZooModel, composites: set[str] | None, error: str) -> dict[str, 
 
 
 def _gradients(model: ZooModel, example: Example) -> tuple[str, str]:
-    """``equal``, ``none`` or ``differs``, with the complaint."""
+    """Return ``equal``, ``none`` or ``differs``, and the complaint."""
     if not example.trains:
         return "none", ""
     wrong: list[str] = []
@@ -70,7 +70,7 @@ def _gradients(model: ZooModel, example: Example) -> tuple[str, str]:
 
 
 def _batches(model: ZooModel) -> tuple[list[int], str]:
-    """The batch sizes at which one program is equal to eager; without any, the reason."""
+    """Return the batch sizes at which one program is equal to eager, or none and the reason."""
     wrong: list[str] = []
     try:
         example, sizes = at_every_size(model.make())
@@ -85,7 +85,7 @@ def _batches(model: ZooModel) -> tuple[list[int], str]:
 
 
 def _known(example: Example) -> list[str]:
-    """What a user must know of the example."""
+    """Return what a user must know about the example."""
     found = [PADDED] if example.bounds is not None else []
     found += [ELSEWHERE] if example.reference is not None else []
     if example.in_eager:

@@ -1,4 +1,4 @@
-"""From runs of operators to rows of the inventory."""
+"""Convert runs of operators to rows of the inventory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .operator_runs import Forward, backward, forward, in_eager
 
 
 def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Run the operators and describe each."""
+    """Run the operators and return a row for each."""
     keys = [(entry.family, entry.name) for entry in entries]
     programs, gradients = forward(keys), backward(keys)
     return [_row(entry, programs[key], gradients[key]) for entry, key in zip(entries, keys, strict=True)]
@@ -48,4 +48,4 @@ def _row(entry: Entry, program: Forward, gradient: str) -> dict[str, Any]:
 
 
 _HERE = re.compile(r" at \S*operator_runs\.py:\d+")
-"""The line of user code that an error names: here it is ours, and its path this machine's."""
+"""The source line in an error's text: not user code here but this package's, with a path of this machine."""

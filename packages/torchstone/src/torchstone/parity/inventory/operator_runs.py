@@ -1,7 +1,7 @@
-"""The operators of the inventory as small programs: artifacts in a fresh process, gradients, against eager.
+"""Compare the operators of the inventory with eager: artifacts in a fresh process, and gradients.
 
-One program has all calls of one operator in all dtypes. Where it fails, halves of
-it are tried, so that every call and dtype is judged by itself.
+One program has all calls of one operator in all dtypes. If it fails, its halves are
+tried, and so on, so that every call and dtype is judged by itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOT_IN_EAGER = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexE
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One call in one dtype, and what eager PyTorch gives for it; ``bound`` is what is compiled."""
+    """One call in one dtype, and eager PyTorch's results for it; ``bound`` is the call to compile."""
 
     key: Key
     call: Call
@@ -60,13 +60,13 @@ class Item:
     expected: Sequence[torch.Tensor] = ()
 
     def in_eager(self, *, widen: bool = False) -> Item:
-        """The same with what eager PyTorch runs, in float64 or complex128 if asked for."""
+        """Return the item with the call that eager PyTorch runs, in float64 or complex128 if ``widen``."""
         bound = self.call.bind(self.dtype, eager=True)
         return Item(self.key, self.call, self.dtype, bound.to(_widest) if widen else bound)
 
     @property
     def dtype_name(self) -> str:
-        """As in ``float32``."""
+        """The name of the dtype, such as ``float32``."""
         return str(self.dtype).removeprefix("torch.")
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Item:
 
 
 class Calls(torch.nn.Module):
-    """The calls of several items, one after the other; takes their inputs, returns all their results."""
+    """A module that makes the calls of several items in order: it takes all inputs, returns all results."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Calls(torch.nn.Module):
 
 @dataclass
 class Forward:
-    """How an operator went: a complaint for each item (empty where equal), the composites it leaves as."""
+    """The outcome for an operator: a complaint for each item (empty if equal), and its composites."""
 
     complaints: dict[Item, str] = field(default_factory=dict)
     composites: set[str] = field(default_factory=set)
@@ -101,7 +101,7 @@ class Forward:
 
 
 def items_of(key: Key) -> list[Item]:
-    """Every call of an operator in every dtype that eager PyTorch has it in."""
+    """Return every call of an operator in every dtype that eager PyTorch has it in."""
     found = []
     for dtype in TRIED:
         for call in CALLS[key].calls:
@@ -116,7 +116,7 @@ def items_of(key: Key) -> list[Item]:
 
 
 def forward(keys: Sequence[Key]) -> dict[Key, Forward]:
-    """The saved artifacts of operators in one fresh process without torch, against eager."""
+    """Run the saved artifacts of operators in one fresh process without torch, and compare with eager."""
     found = {key: Forward() for key in keys}
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder, quiet():
         programs: list[tuple[Path, Sequence[Item]]] = []
@@ -147,14 +147,14 @@ def forward(keys: Sequence[Key]) -> dict[Key, Forward]:
 
 
 def _export(items: Sequence[Item], path: Path) -> set[str]:
-    """Write the artifact of ``items``; the composites that it has."""
+    """Write the artifact of ``items``, and return the names of its composites."""
     with torch.no_grad(), bounds(**(CALLS[items[0].key].bounds or {})):
         export(Calls(items), tuple(_inputs(items))).save(path)
     return composites_in(path)
 
 
 def composites_in(path: Path) -> set[str]:
-    """Those in an artifact; raises :class:`AssertionError` where that has a custom call."""
+    """Return the composites in an artifact; raises :class:`AssertionError` if it has a custom call."""
     text = load(path).mlir_text()
     if "custom_call" in text:
         raise AssertionError("its program has a custom call")
@@ -162,7 +162,7 @@ def composites_in(path: Path) -> set[str]:
 
 
 def backward(keys: Sequence[Key]) -> dict[Key, str]:
-    """By operator ``equal``, ``none`` (eager differentiates nothing), or which gradient is wrong and how."""
+    """Return for each operator ``equal``, ``none`` (eager has no gradient), or which gradient is wrong."""
     complaints: dict[Item, str] = {}
 
     def run(items: Sequence[Item]) -> None:
@@ -182,12 +182,12 @@ def backward(keys: Sequence[Key]) -> dict[Key, str]:
 
 
 def _apart(item: Item) -> bool:
-    """True if it is compiled with options of its own."""
+    """Whether the item is compiled with options of its own."""
     return item.call.ruled or bool(CALLS[item.key].in_eager)
 
 
 def _differentiable(key: Key) -> list[Item]:
-    """Each call that eager differentiates, in float32, or in complex64 where it takes nothing real."""
+    """Return the calls that eager differentiates, in float32, or in complex64 if it cannot in float32."""
     found = []
     for call in CALLS[key].calls:
         for dtype in (torch.float32, torch.complex64) if call.follows and CALLS[key].trains else ():
@@ -203,7 +203,10 @@ def _differentiable(key: Key) -> list[Item]:
 
 
 def judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
-    """The complaint about each item's gradients through ``torch.compile`` without fallback."""
+    """Return a complaint, or "", about each item's gradients through ``torch.compile``.
+
+    Raises :class:`AssertionError` for a graph break, and for a fallback that the operator does not name.
+    """
     with watched() as compilation, plain_errors():
         found = _gradients(items, _prepared)
     fallbacks = set(compilation.fallbacks) - set(_operator(items).in_eager)
@@ -226,7 +229,7 @@ def judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
 
 
 def _operator(items: Sequence[Item]) -> Operator:
-    """The entry of the calls; one without options if it is not in the inventory."""
+    """Return the inventory's entry for the calls, or a new one without options if it has none."""
     return CALLS.get(items[0].key, Operator([item.call for item in items]))
 
 
@@ -234,7 +237,7 @@ Prepare = Callable[[Calls, Sequence[Item]], Callable[..., Sequence[torch.Tensor]
 
 
 def _prepared(model: Calls, items: Sequence[Item]) -> Callable[..., Sequence[torch.Tensor]]:
-    """``model`` through ``torch.compile``, captured before where capture rules are needed."""
+    """Compile ``model`` by ``torch.compile``; if it needs capture rules, capture it first."""
     operator = _operator(items)
     function: Callable[..., Any] = model
     if items[0].call.ruled:
@@ -246,9 +249,9 @@ def _prepared(model: Calls, items: Sequence[Item]) -> Callable[..., Sequence[tor
 def _gradients(
     items: Sequence[Item], prepare: Prepare = lambda model, items: model
 ) -> dict[tuple[int, str], torch.Tensor]:
-    """By position of the item and name, dense gradients of its inputs and parameters.
+    """Return dense gradients of inputs and parameters, by the item's position and the tensor's name.
 
-    Empty where eager differentiates nothing; zeros where a leaf has no influence.
+    They are empty if no output requires a gradient; zeros for a leaf without influence.
     """
     model, inputs = Calls(items), _inputs(items)
     leaves: dict[tuple[int, str], torch.Tensor] = {}
@@ -271,7 +274,7 @@ def _gradients(
 
 
 def _inputs(items: Sequence[Item]) -> list[torch.Tensor]:
-    """Copies of the inputs of all items."""
+    """Return copies of the inputs of all items."""
     return [each.clone() for item in items for each in item.bound.inputs]
 
 
@@ -280,14 +283,14 @@ def _judged(
     expected: Sequence[torch.Tensor],
     truth: Callable[[], Sequence[torch.Tensor]],
 ) -> str:
-    """What is wrong with the first result that is; where the tolerance is missed, float64 decides."""
+    """Describe the first wrong result; empty if none is. Float64 decides if the tolerance is missed."""
     for place, (have, want) in enumerate(zip(actual, expected, strict=True)):
         result = compare(have, to_numpy(want))
         if not result.passed and result.same_form and (want.is_floating_point() or want.is_complex()):
             try:
                 reference = to_numpy(truth()[place])
             except NOT_IN_EAGER:
-                return result.summary()  # eager has nothing wider to judge by
+                return result.summary()  # eager cannot compute in a wider dtype
             result = compare(have, to_numpy(want), reference=reference)
         if not result.passed:
             return result.summary()
@@ -295,7 +298,7 @@ def _judged(
 
 
 def in_halves(things: Sequence[Thing], run: Callable[[Sequence[Thing]], None]) -> list[tuple[Thing, str]]:
-    """Run all things together; where that fails, halves. Those that fail alone, with what was said."""
+    """Run all things together, or in halves if that fails; return those that fail alone, with the error."""
     if not things:
         return []
     try:
@@ -310,7 +313,7 @@ def in_halves(things: Sequence[Thing], run: Callable[[Sequence[Thing]], None]) -
 
 
 def in_eager(overloads: Sequence[str]) -> str:
-    """The message for ``overloads`` without a lowering."""
+    """Return the message for overloads that compiled training leaves to eager PyTorch."""
     return f"compiled training leaves {', '.join(overloads)} to eager PyTorch"
 
 
@@ -322,7 +325,7 @@ def _widest(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without PyTorch's warnings and logs: what fails is in the results."""
+    """Silence PyTorch's warnings and logs inside the block; failures are in the results."""
     level = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

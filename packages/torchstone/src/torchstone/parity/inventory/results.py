@@ -1,4 +1,4 @@
-"""What running the inventory showed: the recorded file, how it is made, resumed and summed up.
+"""The results of running the inventory: recording them in a file, resuming, and summing up.
 
 ``results.json`` is part of the package and is written by :func:`record`. Not here:
 how one operator or model is run (:mod:`.operator_runs`, :mod:`.model_runs`).
@@ -19,9 +19,12 @@ from . import Entry, models, operators
 from .journal import Journal
 
 Row = dict[str, Any]
-"""One operator: family, name, calls, status, composites, backward, dtypes, reason; a model has neither calls
-nor dtypes, but ``batch``: the batch sizes at which one program is equal to eager. ``status`` is one of
-``STATUSES``, ``backward`` ``equal``, ``none`` (eager PyTorch differentiates nothing) or ``differs``."""
+"""The results of one operator: family, name, calls, status, composites, backward, dtypes, reason.
+
+A model has neither calls nor dtypes, but ``batch``: the batch sizes at which one program is equal to eager.
+``status`` is one of ``STATUSES``. ``backward`` is ``equal``, ``none`` (eager PyTorch differentiates nothing)
+or ``differs``.
+"""
 
 STATUSES = {
     "composite": "runs, equal to eager; leaves as a composite that a backend may replace",
@@ -31,26 +34,26 @@ STATUSES = {
 }
 RUNS = ("composite", "lowered")
 TOGETHER = 8
-"""Entries in one step of a run: an interrupted run loses at most these."""
+"""The number of entries in one step of a run; an interrupted run loses at most one step."""
 
 
 def recorded() -> dict[str, Any]:
-    """The recorded results: commit, versions, operators, models, summary."""
+    """Return the recorded results: commit, versions, operators, models, summary."""
     text = resources.files(__package__ or __name__).joinpath("results.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def own_path() -> Path:
-    """Where the package keeps the recorded results."""
+    """Return the path of the recorded results in the package."""
     return Path(__file__).with_name("results.json")
 
 
 def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> dict[str, Any]:
-    """Run the whole inventory, write the results to ``path``, return them.
+    """Run the whole inventory, write the results to ``path``, and return them.
 
-    What an interrupted run had finished is kept beside ``path`` and taken up
-    again if commit and versions are the same. Raises ``OSError`` where that cannot be written.
+    The finished part of an interrupted run is kept in a file beside ``path``, and reused
+    if commit and versions are the same. Raises ``OSError`` if that file cannot be written.
     """
     origin = {"commit": commit(), "versions": installed_versions()}
     steps = list(_steps())
@@ -77,16 +80,16 @@ def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> 
 
 
 def run(kind: str, entries: Sequence[Entry]) -> list[Row]:
-    """The rows of some ``operators`` or ``models``, from running them now."""
+    """Run some ``operators`` or ``models`` now, and return their rows."""
     from . import model_runs, operator_rows
 
     return (operator_rows if kind == "operators" else model_runs).rows(entries)
 
 
 def summary(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Of operators and of models: how many there are, run, and have gradients equal to eager's.
+    """Count the operators and the models: in total, by status, that run, and by the result of gradients.
 
-    Of models also: how many are one program for any batch size.
+    For models, also count those that are one program for any batch size.
     """
     return {
         kind: {
@@ -101,7 +104,7 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the sources, with ``-dirty`` where files differ from it; empty outside of git."""
+    """Return the commit of the sources, with ``-dirty`` if files differ from it; empty outside of git."""
     folder = Path(__file__).parent
     told = []
     for command in ("rev-parse HEAD", "status --porcelain --untracked-files=no"):
@@ -117,7 +120,7 @@ def commit() -> str:
 
 
 def _steps() -> Iterator[tuple[str, list[Entry]]]:
-    """Some entries of one family at a time."""
+    """Yield the kind and up to :data:`TOGETHER` entries of one family for each step of a run."""
     for kind, listed in (("operators", operators()), ("models", models())):
         for family in dict.fromkeys(entry.family for entry in listed):
             entries = [entry for entry in listed if entry.family == family]

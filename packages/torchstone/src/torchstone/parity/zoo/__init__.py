@@ -1,8 +1,8 @@
 """The model zoo: whole networks, and every model of the inventory, one file per family.
 
-``MODELS`` are whole networks by name, ``ARCHITECTURES`` those of Hugging Face as small as can be,
-``INVENTORY`` the small models that show one operator or one pattern each. All are built here: random
-weights, no downloads.
+``MODELS`` has whole networks by name. ``ARCHITECTURES`` has those of Hugging Face in the smallest possible
+sizes. ``INVENTORY`` has small models that show one operator or one pattern each. All are built here, with
+random weights and without downloads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Current architectures of Hugging Face transformers and diffusers, tiny: random weights, dropout 0.
 
-A factory returns ``(model, inputs)``. Sizes are as small as an architecture allows; its blocks are all
-there. Not here: networks large enough to be timed (:mod:`.families`, :mod:`.networks`).
+A factory returns ``(model, inputs)``. Sizes are as small as an architecture allows, but every kind of block
+is present. Not here: networks large enough to be timed (:mod:`.families`, :mod:`.networks`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WITHOUT_DROPOUT: Settings = {"hidden_dropout_prob": 0.0, "attention_probs_dropo
 _ENCODER: Settings = {**_TEXT, **_WITHOUT_DROPOUT}
 _IMAGES: Settings = {**_ENCODER, "image_size": 32, "patch_size": 8}
 _EXPERTS: Settings = {"experts_implementation": "batched_mm", "num_experts_per_tok": 2}
-"""Every expert computes its tokens in one product; the form with a loop looks at values."""
+"""All experts compute in one batched product; the other form, a loop, depends on values."""
 _BOTH: Settings = {
     "vocab_size": _WORDS,
     "d_model": 32,
@@ -40,11 +40,11 @@ _BOTH: Settings = {
     **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
     **{f"{part}_ffn_dim": 64 for part in ("encoder", "decoder")},
 }
-"""An encoder and a decoder, in the names of BART's configuration."""
+"""Settings of an encoder and a decoder, with the names of BART's configuration."""
 
 
 class Named(nn.Module):
-    """``model`` with its inputs by position; ``fixed`` are further arguments."""
+    """A wrapper that takes the inputs of ``model`` by position; ``fixed`` are further arguments."""
 
     def __init__(self, model: nn.Module, *names: str, **fixed: Any) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def vision(kind: str, head: str, size: int = 32, **settings: Any) -> Case:
 
 
 def gemma3() -> Case:
-    """Attention in a window and in full, in turns."""
+    """Sliding-window attention and full attention, alternating by layer."""
     layers = ["sliding_attention", "full_attention"]
     transformers = transformers_or_missing()
     config = transformers.Gemma3TextConfig(**_DECODER, **_HEADS, sliding_window=8, layer_types=layers)
@@ -87,7 +87,7 @@ def gemma3() -> Case:
 
 
 def deepseek_v3() -> Case:
-    """Latent attention; a dense layer, then experts chosen by groups."""
+    """Latent attention; a dense layer, then a mixture of experts that are chosen by groups."""
     latent = {"kv_lora_rank": 16, "q_lora_rank": 16, "v_head_dim": 8}
     heads = {"qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "num_key_value_heads": 4}
     chosen = {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "n_shared_experts": 1}
@@ -96,20 +96,20 @@ def deepseek_v3() -> Case:
 
 
 def mamba2() -> Case:
-    """A state space model, in chunks."""
+    """A state space model that computes in chunks."""
     state = {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2, "expand": 2, "chunk_size": 4}
     width = {"vocab_size": _WORDS, "hidden_size": 32, "num_hidden_layers": 2, "use_cache": False}
     return text("Mamba2", "ForCausalLM", **state, **width, **_SPECIAL)
 
 
 def deberta_v2() -> Case:
-    """Attention to contents and to relative positions."""
+    """An encoder whose attention combines content and relative position."""
     relative = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "max_relative_positions": 16}
     return text("DebertaV2", "Model", **_ENCODER, **relative, position_biased_input=False, pooler_dropout=0.0)
 
 
 def encoder_decoder(kind: str, first: str = "input_ids", **settings: Any) -> Case:
-    """A model that reads one sequence and writes another one."""
+    """A model that reads one sequence and writes another."""
     model = _model(kind, "ForConditionalGeneration", **settings)
     given = torch.randn(2, settings["num_mel_bins"], 40) if first == "input_features" else _tokens()
     return Named(model, first, "decoder_input_ids", use_cache=False), (given, _tokens(7))
@@ -168,7 +168,7 @@ def _two_towers(kind: str, **sizes: Any) -> Case:
 
 
 def diffusers_or_missing() -> Any:
-    """Hugging Face diffusers; raises :class:`MissingExtra`."""
+    """Import Hugging Face diffusers; raises :class:`MissingExtra` if it is not installed."""
     try:
         import diffusers
     except ImportError as error:
@@ -309,12 +309,15 @@ ARCHITECTURES: dict[str, Callable[[], Case]] = {
     "tiny-sd3": diffusion_transformer,
     "tiny-image-autoencoder": image_autoencoder,
 }
-"""By the names that commands take: decoders, experts, state spaces, encoders, encoders with decoders, images,
-detection, speech, texts with images, and diffusion."""
+"""The architectures by the names that commands take.
+
+They are decoders, mixtures of experts, state space models, encoders, encoders with decoders, and models of
+images, detection, speech, texts with images, and diffusion.
+"""
 
 
 def made(name: str) -> Case:
-    """The architecture with that name in evaluation mode, the same at every call.
+    """Make the architecture with that name in evaluation mode, always with the same values.
 
     Raises :class:`MissingExtra` without transformers or diffusers.
     """

@@ -14,7 +14,7 @@ BATCH, HEADS, TIME, WIDTH = 2, 4, 6, 32
 
 
 def heads() -> tuple[Tensor, ...]:
-    """Query, key and value, ``[batch, heads, time, width of a head]``."""
+    """Return query, key and value, each ``[batch, heads, time, width of a head]``."""
     return tuple(torch.randn(BATCH, HEADS, TIME, WIDTH // HEADS) for _ in range(3))
 
 
@@ -31,7 +31,7 @@ class Dropped(nn.Module):
 
 
 class Attention(nn.Module):
-    """``nn.MultiheadAttention`` of a query with a context (itself, if there is none) and masks."""
+    """``nn.MultiheadAttention`` from a query to a context, with masks; the default context is the query."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -43,21 +43,21 @@ class Attention(nn.Module):
 
 
 class Padded(Attention):
-    """Keys that are padding are left out."""
+    """Attention with a mask that leaves out keys that are padding."""
 
     def forward(self, query: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return super().forward(query, key_padding_mask=padding)
 
 
 class Masked(Attention):
-    """A mask of pairs of positions."""
+    """Attention with a mask of pairs of positions."""
 
     def forward(self, query: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return super().forward(query, attn_mask=mask)
 
 
 class Wide(nn.Module):
-    """Keys and values of other widths than the queries."""
+    """Attention whose keys and values have other widths than the queries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Wide(nn.Module):
 
 
 class Pattern(nn.Module):
-    """Attention as it stands in a network: normalized before, projected and added to its input after."""
+    """Attention as networks use it, with optional normalization before, and projection and residual after."""
 
     def __init__(self, *, normalize: bool = False, project: bool = False, residual: bool = False) -> None:
         super().__init__()

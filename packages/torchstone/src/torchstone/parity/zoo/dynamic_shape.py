@@ -15,14 +15,14 @@ SIZES = (2, 1, 3, 7)
 
 
 def batched(function: Any, *shape: int, others: tuple[Tensor, ...] = ()) -> Example:
-    """``function`` of ``[batch, *shape]`` (and of ``others``, which stay as they are) at every size."""
+    """Make an example of ``function`` on ``[batch, *shape]`` at every size; ``others`` keep their shapes."""
     batch = Dim("batch", min=1, max=4096)
     inputs = [(torch.randn(size, *shape), *others) for size in SIZES]
     return Example(function, inputs[0], ({0: batch}, *(None for _ in others)), tuple(inputs[1:]))
 
 
 def in_time(function: Any, width: int = WIDTH) -> Example:
-    """``function`` of ``[batch, time, width]`` at every size of both."""
+    """Make an example of ``function`` on ``[batch, time, width]``, with batch and time of every size."""
     batch, time = Dim("batch", min=1, max=4096), Dim("time", min=1, max=4096)
     inputs = [(torch.randn(size, size + 3, width),) for size in SIZES]
     return Example(function, inputs[0], ({0: batch, 1: time},), tuple(inputs[1:]))

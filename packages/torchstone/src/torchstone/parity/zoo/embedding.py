@@ -1,4 +1,4 @@
-"""Embeddings, bags of embeddings, one-hot vectors, and embeddings as they stand in networks."""
+"""Embeddings, bags of embeddings, one-hot vectors, and embeddings as networks use them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def table(**options: Any) -> nn.Embedding:
 
 
 def bags(flat: int = 9) -> tuple[Tensor, Tensor]:
-    """Indices and the offsets of three bags, the second of them empty."""
+    """Return indices, and the offsets of three bags, of which the second is empty."""
     return torch.randint(VOCABULARY, (flat,)), torch.tensor([0, 4, 4])
 
 
 class Weighted(nn.Module):
-    """A bag whose members have weights."""
+    """An embedding bag with a weight for each member."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Weighted(nn.Module):
 
 
 class Positional(nn.Module):
-    """Token and position embeddings, added."""
+    """The sum of token and position embeddings."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What a model of the zoo is: an :class:`Example`, made by a function that :func:`model` registers.
+"""The form of a model in the zoo: an :class:`Example`, made by a function that :func:`model` registers.
 
-Not here: the models; each family has its file.
+Not here: the models themselves; each family has its own file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class Example:
 
     ``dynamic_shapes`` is what ``torch.export`` takes; ``others`` are further
     arguments, of other sizes, that the same program accepts. ``trains`` is False
-    where eager PyTorch differentiates nothing; ``held`` are the positions of
-    arguments that it takes no gradient of. ``ruled`` says that capture rules are
-    needed: ``torch.compile`` gets the captured graph then. ``bounds`` are declared
-    while it is captured (an empty dict: the default ones): results whose size depends
-    on values are padded, and the last one is the true size. ``reference`` is what eager
-    runs where PyTorch has the model on accelerators only. ``in_eager`` names the
-    overloads that compiled training leaves to eager PyTorch.
+    if eager PyTorch differentiates nothing; ``held`` has the positions of
+    arguments whose gradient is not taken. ``ruled`` says that the model needs capture
+    rules, so that ``torch.compile`` gets the captured graph. ``bounds`` are declared
+    during capture (an empty dict: the default bounds); results whose size depends
+    on values are then padded, and the last result is the true size. ``reference`` is the
+    function that eager runs if PyTorch has the model only on accelerators. ``in_eager``
+    names the overloads that compiled training leaves to eager PyTorch.
     """
 
     model: Callable[..., Any]
@@ -50,7 +50,7 @@ class ZooModel:
     function: Callable[[], Example] = field(repr=False)
 
     def make(self) -> Example:
-        """A new copy in evaluation mode, the same at every call; PyTorch's generator is left as it was."""
+        """Make the example in evaluation mode, always with the same values; keep PyTorch's random state."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(zlib.crc32(self.name.encode()))
             example = self.function()
@@ -59,7 +59,7 @@ class ZooModel:
         return example
 
     def __call__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """``(model, args)``, as the factories that users write return it."""
+        """Return ``(model, args)``, as the factories that users write do."""
         example = self.make()
         return example.model, example.args
 
@@ -82,7 +82,7 @@ def model(function: Factory) -> Factory:
 
 
 def register(module: str, name: str, documentation: str, function: Factory) -> None:
-    """Register one of many models that a table of ``module`` describes; :func:`model` is for a single one."""
+    """Register one model of a table in ``module``; use :func:`model` for a single model."""
     if name in INVENTORY:
         raise ValueError(f"the zoo has two models named {name}")
     INVENTORY[name] = ZooModel(module.rpartition(".")[2], name, documentation, function)

@@ -1,7 +1,7 @@
 """Networks of many families, small enough for a run over all of them.
 
 Each factory takes a batch size and returns ``(model, inputs)``: random weights, no downloads, dropout 0.
-Those that Hugging Face transformers has are built from a configuration.
+Models of Hugging Face transformers are built from a configuration.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def gru(batch: int) -> Case:
 
 
 def autoencoder(batch: int) -> Case:
-    """784 to 32 and back."""
+    """An autoencoder from 784 values to 32 and back."""
     widths = [784, 512, 128, 32, 128, 512, 784]
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
@@ -83,7 +83,7 @@ class _UNet(nn.Module):
 
 
 def unet(batch: int) -> Case:
-    """Two levels on 64 × 64."""
+    """A U-Net with two levels on images of 64 × 64."""
     return _UNet(), (torch.randn(batch, 3, 64, 64),)
 
 
@@ -122,7 +122,7 @@ class _Graph(nn.Module):
 
 
 def graph(batch: int) -> Case:
-    """Three rounds of messages over graphs of 128 nodes with 512 edges each."""
+    """A graph network: three rounds of messages over graphs of 128 nodes and 512 edges each."""
     nodes, edges = 128 * batch, 512 * batch
     ends = (torch.randint(nodes, (edges,)), torch.randint(nodes, (edges,)))
     return _Graph(64, 3), (torch.randn(nodes, 64), *ends)
@@ -143,7 +143,7 @@ class _Dlrm(nn.Module):
 
 
 def dlrm(batch: int) -> Case:
-    """Eight tables of 10,000 rows, products of pairs."""
+    """A recommendation model (DLRM): eight tables of 10,000 rows, and products of pairs of embeddings."""
     return _Dlrm(), (torch.randn(batch, 13), torch.randint(10_000, (batch, 8, 4)))
 
 
@@ -210,7 +210,7 @@ _TEXT = {"vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 2, "num_at
 
 
 def llama(batch: int) -> Case:
-    """Grouped queries and rotary embedding."""
+    """Llama: a decoder with grouped queries and rotary embedding."""
     own = {"num_key_value_heads": 2, "intermediate_size": 688, "use_cache": False}
     return _from_transformers("Llama", "ForCausalLM", **_TEXT, **own), _tokens(batch)
 
@@ -228,7 +228,7 @@ def mixtral(batch: int) -> Case:
 
 
 def mamba(batch: int) -> Case:
-    """A state space model, by its sequential form."""
+    """A state space model in its sequential form."""
     own = {"vocab_size": 1000, "hidden_size": 128, "num_hidden_layers": 2, "use_cache": False}
     return _from_transformers("Mamba", "ForCausalLM", **own), _tokens(batch, 32)
 

@@ -18,7 +18,7 @@ _TRANSFORMS: dict[str, dict[str, tuple[torch.dtype, tuple[int, ...]]]] = {
     "N-D real FFT/IRFFT": {"rfftn": (REAL, (4, 6, 8)), "irfftn": (COMPLEX, (4, 6, 5))},
     "Frequency domain shifting": {"fftshift": (COMPLEX, (3, 7)), "ifftshift": (COMPLEX, (3, 7))},
 }
-"""By what they are: functions of ``torch.fft``, with the dtype and shape of their input."""
+"""The functions of ``torch.fft`` by kind of transform, with the dtype and shape of their input."""
 
 
 def _transform(name: str, documentation: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:

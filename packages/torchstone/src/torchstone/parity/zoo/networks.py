@@ -1,7 +1,7 @@
 """Whole networks to verify, measure and show: random weights, no downloads, dropout 0.
 
-Each factory returns ``(model, args)`` with the model in evaluation mode. Those of
-the ``models`` extra come from Hugging Face transformers, built from a
+Each factory returns ``(model, args)`` with the model in evaluation mode. Networks that
+need the ``models`` extra come from Hugging Face transformers and are built from a
 configuration.
 """
 
@@ -101,7 +101,7 @@ NETWORKS: dict[str, Factory] = {
 
 
 def transformers_or_missing() -> Any:
-    """Hugging Face transformers; raises :class:`MissingExtra`."""
+    """Import Hugging Face transformers; raises :class:`MissingExtra` if it is not installed."""
     try:
         import transformers
     except ImportError as error:
@@ -110,7 +110,7 @@ def transformers_or_missing() -> Any:
 
 
 def _encoder(layers: int, width: int) -> dict[str, Any]:
-    """Sizes of an encoder with heads of 64, and no dropout."""
+    """Return the settings of an encoder with heads of width 64 and without dropout."""
     return {
         "hidden_size": width,
         "num_hidden_layers": layers,

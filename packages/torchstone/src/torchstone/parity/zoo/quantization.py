@@ -12,15 +12,16 @@ from .example import Example, model
 
 SCALE, ZERO = 0.05, 64
 STEP = 0.1037
-"""A result's scale: no sum or product of multiples of 0.05 is halfway between two steps of it.
+"""The scale of a result, such that no sum or product of multiples of 0.05 is halfway between two steps.
 
-There, eager's kernel rounds up or down as an element is one of a full vector or not.
+Halfway values would differ: whether eager's kernel rounds them up or down depends on whether the element
+belongs to a full vector.
 """
 BATCH, WIDTH = 4, 16
 
 
 def weights(*shape: int) -> Tensor:
-    """int8 weights with a scale for each output channel."""
+    """Return int8 weights with a scale for each output channel."""
     values = torch.randn(shape) * 0.3
     scales = values.flatten(1).abs().amax(1).double() / 127
     return torch.quantize_per_channel(
@@ -47,12 +48,12 @@ def quantize() -> nn.Module:
 
 
 def between(*layers: nn.Module) -> nn.Module:
-    """``layers`` on quantized values, from and to floating point."""
+    """Return ``layers`` between a quantization of the input and a dequantization of the output."""
     return nn.Sequential(quantize(), *layers, quantized.DeQuantize())
 
 
 class Combined(nn.Module):
-    """Two quantized tensors through an operator of ``torch.ops.quantized``."""
+    """An operator of ``torch.ops.quantized`` applied to two quantized tensors."""
 
     def __init__(self, operator: Any) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Sparse matrices: construction, conversion, their parts, products, reductions, and 2:4 sparsity.
 
-A program holds a sparse tensor by its dense parts. Where the number of nonzeros
-depends on values, they are padded to a bound, and ``_nnz()`` is their number.
+A program represents a sparse tensor by its dense parts. If the number of nonzeros
+depends on values, the parts are padded to a bound, and ``_nnz()`` is the true number.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ ROWS, COLUMNS = 4, 6
 
 
 def matrix() -> Tensor:
-    """A dense matrix of which most elements are zero."""
+    """Return a dense matrix in which most elements are zero."""
     return torch.randn(ROWS, COLUMNS) * (torch.rand(ROWS, COLUMNS) < 0.4)
 
 
 def parts() -> tuple[Tensor, Tensor]:
-    """Indices (two of them equal) and values."""
+    """Return COO indices (two of them equal) and values."""
     return torch.tensor([[0, 1, 3, 3, 1], [2, 0, 5, 1, 0]]), torch.randn(5)
 
 
 def compressed() -> tuple[Tensor, Tensor, Tensor]:
-    """Row pointers, column indices and values."""
+    """Return CSR row pointers, column indices and values."""
     return torch.tensor([0, 2, 2, 3, 5]), torch.tensor([0, 4, 1, 2, 5]), torch.randn(5)
 
 
@@ -48,7 +48,7 @@ class Halved(nn.Module):
         return nn.functional.linear(x, to_sparse_semi_structured(self.weight))
 
     def dense(self, x: Tensor) -> Tensor:
-        """The same without the format."""
+        """Compute the layer with the dense weight."""
         return nn.functional.linear(x, self.weight)
 
 

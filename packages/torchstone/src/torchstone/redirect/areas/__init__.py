@@ -1,4 +1,4 @@
-"""What is replaced by name while a scope is open: one table of rows per area of PyTorch."""
+"""The names that are replaced while a scope is open: one table of rows for each area of PyTorch."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _CUDA = places.parsed("cuda")
 
 
 def _tracked(own: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
-    """``own`` where CUDA's tensors are tracked; another target is PyTorch's accelerator itself."""
+    """Return an ``around`` that calls ``own`` if tensors are tracked, else the original."""
 
     def around(original: Any) -> Callable[..., Any]:
         def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
@@ -37,7 +37,7 @@ def _current(scope: Scope, check_available: bool = False) -> torch.device | None
 
 
 def _as_cuda(name: str) -> Callable[..., Any]:
-    """What ``torch.cuda`` answers under ``name``, by the redirected function itself."""
+    """Return an implementation that calls the redirected ``torch.cuda`` function ``name``."""
 
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
         return getattr(torch.cuda, name)(*args, **kwargs)
@@ -76,7 +76,7 @@ def _around_module(original: Any) -> Any:
 
 
 def _around_current_stream(original: Any) -> Callable[..., Any]:
-    """In code that Dynamo traces, Dynamo itself knows which stream is current."""
+    """Use the scope's current stream, except in code that Dynamo traces, where Dynamo knows the stream."""
 
     def implementation(scope: Scope, *args: Any) -> Any:
         if not scope.tracks or torch.compiler.is_dynamo_compiling():
@@ -104,7 +104,7 @@ _SAME = {
     "memory.get_memory_info": "mem_get_info",
 }
 _STREAMS = ("set_stream", "synchronize")
-"""What compiled code calls through PyTorch, which calls it for code with a stream only."""
+"""Functions that compiled code calls through PyTorch's own code, and only if it has a stream."""
 _AS_CUDA = "as torch.cuda answers, for callers that are told of CUDA"
 
 _ANSWERS: dict[str, Callable[..., Any]] = {

@@ -1,6 +1,6 @@
-"""Autocast and ``GradScaler``: ``"cuda"`` as a device type means the target's.
+"""Autocast and ``GradScaler``: the device type ``"cuda"`` means the target's device type.
 
-The dtype of ``torch.autocast("cuda")`` without a dtype is the target's default (bfloat16 on cpu).
+Without a dtype, ``torch.autocast("cuda")`` uses the target's default dtype (bfloat16 on cpu).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..scope import Scope
 
 
 def _map_type(name: str) -> Callable[[Any], Any]:
-    """Maps the parameter ``name``, a device type, and passes everything else on."""
+    """Return an ``around`` that maps the parameter ``name``, a device type, and passes everything else on."""
 
     def adapt(scope: Scope, arguments: dict[str, Any]) -> None:
         arguments[name] = _device_type(scope, arguments[name])
@@ -29,7 +29,7 @@ def _device_type(scope: Scope, asked: Any) -> Any:
 
 
 def _map_optional_type(original: Any) -> Any:
-    """A builtin whose first argument is a device type, or is left out for CUDA's."""
+    """Map the first argument of a builtin, a device type; if it is missing, pass the target's device type."""
 
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):

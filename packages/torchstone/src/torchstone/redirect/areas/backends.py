@@ -1,7 +1,7 @@
-"""``torch.backends.cuda`` and ``torch.backends.cudnn``, deterministic settings, and modules of CUDA's own.
+"""``torch.backends.cuda`` and ``torch.backends.cudnn``, deterministic settings, and modules only for CUDA.
 
-The flags are process-wide state of PyTorch that every build keeps: a script sets and reads them as ever, and
-no target looks at them.
+The flags are process-wide state that every build of PyTorch keeps: a script can set and read them as usual,
+but no target uses them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..scope import Scope
 
 
 class _NoPlans:
-    """The plan cache of a device without cuFFT: empty, whatever its bound is set to."""
+    """The plan cache of a device without cuFFT: always empty, whatever its maximum size is set to."""
 
     def __init__(self) -> None:
         self.size = 0
         self.max_size = 0
 
     def clear(self) -> None:
-        """There is nothing to clear."""
+        """Do nothing: the cache is always empty."""
 
 
 def _plan_cache(scope: Scope, self: Any, device: Any) -> _NoPlans:
@@ -31,7 +31,7 @@ def _plan_cache(scope: Scope, self: Any, device: Any) -> _NoPlans:
 
 
 def _set_math(scope: Scope, enabled: bool) -> None:
-    """Attention by plain operators stands in for the kernels that the target lacks, so it stays on."""
+    """Only keep the flag: plain operators replace the kernels that the target lacks, so they stay on."""
     if not isinstance(enabled, bool):
         raise TypeError(f"set_sdp_use_math expects a bool, but got {type(enabled).__name__}")
     scope.settings["math_sdp"] = enabled
@@ -45,7 +45,7 @@ def _around_math(original: Any) -> Any:
 
 
 def _around_library(name: str) -> Any:
-    """A library of CUDA that a script prefers: asked for in vain, which the policy says."""
+    """Handle a preferred CUDA library: if it is missing, tell the policy and keep the current one."""
 
     def around(original: Any) -> Any:
         def implementation(scope: Scope, backend: Any = None) -> Any:

@@ -1,10 +1,10 @@
 """Recording dispatched operators and running them again into the same storages.
 
-A :class:`Tape` is what a CUDA graph is on a redirected device. While it records, every operator that
-reaches the backend runs once and is kept with its arguments and results; at the end, everything that the
-recorded work had overwritten is put back, since capturing does not execute. :meth:`Tape.replay` runs the
-operators again in order: one that makes new tensors has its results copied into the recorded ones, so who
-holds an output sees the new value.
+A :class:`Tape` takes the place of a CUDA graph on a redirected device. While it records, every operator that
+reaches the backend runs once and is kept with its arguments and results. At the end, everything that the
+recorded work had overwritten is restored, because capturing on CUDA does not execute. :meth:`Tape.replay`
+runs the operators again in order. If an operator makes new tensors, they are copied into the recorded
+results, so that code that holds an output sees the new value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...torch_internals.tensors import storage_identity
 aten = namespace("aten")
 
 _HIDDEN_WRITES: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
-"""Operators that write to arguments which their schema does not mark: running statistics."""
+"""Operators that write to arguments (running statistics) that their schema does not mark as written."""
 
 _FORBIDDEN = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
@@ -51,7 +51,7 @@ class Call:
 
 
 class Tape:
-    """The recorded work of one graph; ``generator`` is the random state that capturing must not advance."""
+    """The recorded work of one graph; ``get_state`` and ``set_state`` access the random state to preserve."""
 
     def __init__(
         self, get_state: Callable[[], torch.Tensor], set_state: Callable[[torch.Tensor], None]
@@ -65,12 +65,12 @@ class Tape:
         self._keep: list[torch.UntypedStorage] = []
 
     def start(self) -> None:
-        """Begins to record this thread's operators."""
+        """Begin to record the operators of this thread."""
         self._random_state = self._get_state()
         self._mode.__enter__()
 
     def stop(self) -> None:
-        """Ends the recording and puts back what the recorded work had overwritten."""
+        """End the recording and restore what the recorded work had overwritten."""
         self._mode.__exit__(None, None, None)
         with _below_autograd():
             for tensor, before in reversed(self._undo):
@@ -79,13 +79,13 @@ class Tape:
         self._set_state(self._random_state)
 
     def replay(self) -> None:
-        """Runs the recorded operators again, in order, into the recorded storages."""
+        """Run the recorded operators again, in order, into the recorded storages."""
         with _below_autograd(), without_function_modes():
             for call in self.calls:
                 call.run()
 
     def add(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs one operator and records it. Raises ``RuntimeError`` for what no graph can hold."""
+        """Run one operator and record it; raise ``RuntimeError`` if it needs a value from the device."""
         if operator.namespace == "profiler":
             return operator(*args, **kwargs)
         if _FORBIDDEN & set(operator.tags):
@@ -94,7 +94,7 @@ class Tape:
             )
         for tensor in _written(operator, args, kwargs):
             self._save(tensor)
-        with without_function_modes():  # the call around this one knows where its tensors are
+        with without_function_modes():  # the outer call places the tensors
             result = operator(*args, **kwargs)
         leaves = pytree.tree_leaves(result)
         new = _is_new(operator, len(leaves))
@@ -112,7 +112,7 @@ class Tape:
         return result
 
     def _save(self, tensor: torch.Tensor) -> None:
-        """Keeps the value of a tensor that existed before the capture, once for each of its geometries."""
+        """Save the value of a tensor from before the capture, once per offset, shape and stride."""
         storage = tensor.untyped_storage()
         if storage_identity(storage) in self._made:
             return
@@ -134,13 +134,13 @@ class _Recorder(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _below_autograd() -> Iterator[None]:
-    """Neither recorded for backward nor counted as a change: a graph's replay is invisible to autograd."""
+    """Hide the block from autograd: nothing is recorded for backward or counted as an in-place change."""
     with below_autograd(), versions_uncounted():
         yield
 
 
 def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors that an operator writes to."""
+    """Yield the tensors that an operator writes to."""
     for position, argument in enumerate(schema_of(operator).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
@@ -151,7 +151,7 @@ def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> It
 
 
 def _is_new(operator: Any, leaves: int) -> list[bool]:
-    """For each result, whether it is a new tensor rather than an argument or a view of one."""
+    """Return, for each result, whether it is a new tensor rather than an argument or a view of one."""
     returns = schema_of(operator).returns
     if not returns:
         return [False] * leaves

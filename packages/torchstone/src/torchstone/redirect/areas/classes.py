@@ -1,4 +1,4 @@
-"""Stand-ins for classes of C, and for classes over them, that cannot be changed in place."""
+"""Stand-ins for classes that cannot be changed in place: classes written in C, and their subclasses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def stand_in(
     holds: Callable[[Any], bool] | None = None,
     derived: tuple[type, ...] = (),
 ) -> Any:
-    """A class with ``original``'s name whose instances are what ``make(scope, ...)`` returns.
+    """Return a class with ``original``'s name whose constructor returns what ``make(scope, ...)`` returns.
 
-    ``isinstance`` and ``issubclass`` say what they say of ``original``, or what ``holds`` says of an object;
-    ``derived`` are classes that are subclasses of it in a build of PyTorch with CUDA. If ``original`` can be
-    subclassed the stand-in is a subclass, so that its own subclasses are real ones.
-    Outside every scope it makes what ``original`` makes.
+    ``isinstance`` and ``issubclass`` give the same answers as for ``original``; if ``holds`` is given, it
+    decides ``isinstance`` instead. ``derived`` are classes that are subclasses of ``original`` in a build of
+    PyTorch with CUDA. If ``original`` can be subclassed, the stand-in is a subclass of it, so that subclasses
+    of the stand-in are real subclasses. Outside every scope, the constructor is that of ``original``.
     """
 
     class StandInType(type(original) if isinstance(original, type) and _open(original) else type):  # type: ignore[misc]
@@ -57,19 +57,19 @@ def stand_in(
 
 
 def shadow_where_needed(original: Any, methods: Mapping[str, Implementation]) -> Any:
-    """``original`` itself where its methods can be replaced in place, else its shadow.
+    """Return ``original`` itself if its methods can be replaced in place, else its shadow.
 
-    A build of PyTorch without CUDA has an empty Python class in the place of the base in C. A build with
-    CUDA has the real base, which makes no instance where there is no NVIDIA GPU.
+    A build of PyTorch without CUDA has an empty Python class in place of the base class in C. A build with
+    CUDA has the real base class, which cannot make an instance without an NVIDIA GPU.
     """
     maker = vars(original.__mro__[1]).get("__new__")
     return original if isinstance(maker, staticmethod) else shadow(original, methods)
 
 
 def shadow(original: Any, methods: Mapping[str, Implementation]) -> Any:
-    """A plain class with what ``original`` defines in Python, ``methods`` replaced, and no base in C.
+    """Return a plain class with ``original``'s Python attributes and ``methods`` replaced, no base in C.
 
-    Its instances say that they are ``original``'s, so that ``isinstance`` holds for either class.
+    Its instances have ``original`` as their ``__class__``, so ``isinstance`` is true for either class.
     """
 
     class ShadowType(type):
@@ -90,7 +90,7 @@ def shadow(original: Any, methods: Mapping[str, Implementation]) -> Any:
 
 
 def _open(original: Any) -> bool:
-    """Whether a class can be subclassed (some of C's cannot)."""
+    """Whether a class can be subclassed (some classes written in C cannot)."""
     try:
         type(original)("probe", (original,), {})
     except TypeError:

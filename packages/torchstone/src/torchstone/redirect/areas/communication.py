@@ -1,6 +1,6 @@
-"""``torch.cuda.comm`` (``torch.nn.parallel.comm``): copies between devices, which only CUDA builds have in C.
+"""``torch.cuda.comm`` (``torch.nn.parallel.comm``): copies between devices, written in C only in CUDA builds.
 
-``DataParallel`` and the rest of ``torch.nn.parallel`` run unchanged over these.
+``DataParallel`` and the rest of ``torch.nn.parallel`` run unchanged on top of these functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _broadcast(scope: Scope, tensor: torch.Tensor, devices: Any = None, *, out: 
 
 
 def _broadcast_coalesced(scope: Scope, tensors: Tensors, devices: Any, buffer_size: int = 0) -> list[Any]:
-    """A list of copies for each device; those for the tensors' own device are the tensors."""
+    """Return a list of copies for each device; a tensor that is already on a device is not copied for it."""
     return [_copies(scope, tensors, scope.ordinal(device)) for device in devices]
 
 

@@ -1,4 +1,4 @@
-"""Inside ``torch.compile``: what Dynamo decides without asking the mode, and what a backend is given."""
+"""``torch.compile``: values that Dynamo finds without calling the mode, and what a backend receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .device import device_index, exchange_device
 
 
 def _index(scope: Scope, tensor: Any) -> int | None:
-    """The CUDA index of the device that a traced tensor is on."""
+    """Return the CUDA index of the device that a traced tensor is on, or None."""
     if not scope.tracks:
         return scope.index_of_device(tensor.device)
     place = tracing.place_in_graph(tensor.as_proxy().node)
@@ -23,7 +23,7 @@ def _index(scope: Scope, tensor: Any) -> int | None:
 
 
 def _constant(tx: Any, value: Any) -> Any:
-    """A value that is known when the code is traced."""
+    """Return Dynamo's variable for a value that is known when the code is traced."""
     return dynamo.VariableTracker.get().build(tx, value)
 
 
@@ -75,7 +75,7 @@ def _around_torch_compile(original: Any) -> Any:
 
 
 def _built(kind: Any) -> Any:
-    """Streams and events that a graph makes anew in each call."""
+    """Make the streams or events that a compiled graph creates anew in each call."""
 
     def around(original: Any) -> Any:
         def implementation(scope: Scope, args: Any, kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``DataLoader``: host memory is pinned where the target can, and for the target."""
+"""``DataLoader``: host memory is pinned for the target, if the target supports that."""
 
 from __future__ import annotations
 

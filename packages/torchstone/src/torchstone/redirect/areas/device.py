@@ -1,4 +1,4 @@
-"""``torch.cuda``: whether there is a device, which, how many, and what it is."""
+"""``torch.cuda``: whether there is a device, how many there are, which one is current, and its properties."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _set_device(scope: Scope, device: Any) -> None:
 
 
 def exchange_device(scope: Scope, device: int) -> int:
-    """Selects the device with CUDA index ``device`` and returns the one before; below 0: changes nothing."""
+    """Select CUDA device ``device`` and return the previous index; do nothing if it is negative."""
     if device is None or device < 0:
         return -1
     before = scope.ordinal()
@@ -46,7 +46,7 @@ def exchange_device(scope: Scope, device: int) -> int:
 
 
 def device_index(scope: Scope, device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """PyTorch's helper for arguments that are devices, indices, device guards or None."""
+    """Return the index of a device, an index, a device guard or None, like PyTorch's own helper."""
     if isinstance(device, torch.cuda.device):
         return int(device.idx)
     if isinstance(device, int) and device < 0:
@@ -74,10 +74,10 @@ def _synchronize(scope: Scope, device: Any) -> None:
 
 
 class TargetProperties:
-    """What is known of the redirected device under the names that CUDA's properties have.
+    """The properties of the redirected device, under the names of CUDA's device properties.
 
-    ``major`` and ``minor`` are 0: the device has no compute capability. What the target's own properties
-    have besides is passed through.
+    ``major`` and ``minor`` are 0: the device has no compute capability. Any other property is read from the
+    target's own properties, if it has it.
     """
 
     def __init__(self, native: Any, name: str, total_memory: int | None, multi_processor_count: int) -> None:
@@ -233,7 +233,7 @@ _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
 
 def _around_current_of_cpu(original: Any) -> Implementation:
     def implementation(scope: Scope) -> str:
-        """PyTorch's own code takes the device that it works on from the module of the tensors' type."""
+        """Return the stand-in device to PyTorch's own code, which asks the module of the device type."""
         told = not scope.tracks or told_of_cuda(scope)
         return str(original() if told else scope.place("cuda"))
 

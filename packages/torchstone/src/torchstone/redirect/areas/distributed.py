@@ -1,6 +1,6 @@
-"""Process groups and data parallel wrappers: ``nccl`` becomes the target's backend, ``gloo`` by default.
+"""Process groups and data-parallel wrappers: ``nccl`` becomes the target's backend, ``gloo`` by default.
 
-``get_backend()`` is not touched, so it says which backend really runs.
+``get_backend()`` is not redirected, so it returns the backend that really runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..scope import Scope
 
 
 def _backend(scope: Scope, asked: Any) -> Any:
-    """A backend string with ``nccl`` replaced, alone or in the form ``cpu:gloo,cuda:nccl``."""
+    """Return a backend string with ``nccl`` replaced, either alone or in the form ``cpu:gloo,cuda:nccl``."""
     if not isinstance(asked, str):
         return asked
     own = dist.Backend.default_device_backend_map.get(scope.target.type) or _staged(scope.target.type)
@@ -33,7 +33,7 @@ def _backend(scope: Scope, asked: Any) -> Any:
 
 
 def _staged(device_type: str) -> str:
-    """The backend for a device that none serves; imported here, for it subclasses a part of c10d."""
+    """Return the backend for a device that has none; imported late, as it subclasses a c10d class."""
     from ..staging import register
 
     return register(device_type)
@@ -46,12 +46,12 @@ def _map_group(scope: Scope, arguments: dict[str, Any]) -> None:
 
 
 def _map_barrier(scope: Scope, arguments: dict[str, Any]) -> None:
-    """Only NCCL can be told which devices wait."""
+    """Drop ``device_ids``, which only NCCL accepts."""
     arguments["device_ids"] = None
 
 
 def _map_parallel(scope: Scope, arguments: dict[str, Any]) -> None:
-    """On ``cpu`` PyTorch's code sees CUDA's indices; an accelerator has its own."""
+    """Map the device indices for an accelerator; on ``cpu``, PyTorch's code sees CUDA's indices."""
     if scope.tracks:
         return
     if arguments["device_ids"] is not None:

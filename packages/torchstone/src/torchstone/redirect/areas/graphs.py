@@ -69,7 +69,7 @@ def _enable_debug(scope: Scope, self: Any) -> None:
 
 
 def _debug_dump(scope: Scope, self: Any, debug_path: str) -> None:
-    """Writes the recorded operators, one on a line."""
+    """Write the recorded operators to a file, one per line."""
     calls = [] if self.tape is None else self.tape.calls
     Path(debug_path).write_text("".join(f"{call.operator}\n" for call in calls), "utf-8")
 
@@ -89,7 +89,7 @@ def _enter(scope: Scope, self: Any) -> None:
 
 
 def _around_init(original: Any) -> Any:
-    """PyTorch keeps the first side stream on the class, where it would outlive the scope."""
+    """Pass a new side stream, because PyTorch would keep its first one on the class after the scope."""
 
     def implementation(scope: Scope, self: Any, cuda_graph: Any, pool: Any, stream: Any, *rest: Any) -> None:
         original(self, cuda_graph, pool, torch.cuda.Stream() if stream is None else stream, *rest)
@@ -98,7 +98,7 @@ def _around_init(original: Any) -> Any:
 
 
 def _around_capturable(original: Any) -> Any:
-    """Optimizers with ``capturable=True`` check that their parameters lie where graphs are captured."""
+    """Add the target to the devices on which optimizers allow parameters with ``capturable=True``."""
 
     def implementation(scope: Scope, supports_xla: bool = True) -> list[str]:
         return [*original(supports_xla), scope.target.type]

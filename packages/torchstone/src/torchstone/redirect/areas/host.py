@@ -1,4 +1,4 @@
-"""The figures of the ``cpu`` target: what the operating system says of this process and machine."""
+"""The figures of the ``cpu`` target, as the operating system reports them for this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def cpu_name() -> str:
-    """The processor's name."""
+    """Return the name of the processor."""
     if _CPUINFO.exists():
         for line in _CPUINFO.read_text().splitlines():
             if line.startswith("model name"):
@@ -20,7 +20,7 @@ def cpu_name() -> str:
 
 
 def total_memory() -> int | None:
-    """Bytes of physical memory, or None where the system does not tell."""
+    """Return the bytes of physical memory, or None if the system does not report them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -28,7 +28,7 @@ def total_memory() -> int | None:
 
 
 def available_memory() -> int | None:
-    """Bytes that can still be used without swapping, or None where the system does not tell."""
+    """Return the bytes that can be used without swapping, or None if the system does not report them."""
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):

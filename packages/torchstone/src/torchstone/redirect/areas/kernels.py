@@ -1,8 +1,8 @@
-"""Kernels that a script registers for ``"CUDA"``: they run where a tensor is on CUDA.
+"""Kernels that a script registers for ``"CUDA"``: they run if a tensor is on CUDA.
 
-On the ``cpu`` target every tensor carries the dispatch key of the CPU. A kernel for CUDA is therefore
-registered for the CPU too, as one that chooses by the places of the tensors. On another target it is
-registered for the target's own key.
+On the ``cpu`` target every tensor has the CPU's dispatch key. A kernel for CUDA is therefore also registered
+for the CPU, inside a function that chooses the kernel by the places of the tensors. On another target the
+kernel is registered for the target's own key.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..scope import Scope, current_scope, told_of_cuda
 
 Kernel = Callable[..., Any]
 _RUNS_CALLS = ("CPU", "CUDA", "CompositeExplicitAutograd")
-"""Keys whose kernels compute, with calls of PyTorch that are redirected like any other."""
+"""Dispatch keys whose kernels compute; their calls to PyTorch are redirected like any other."""
 
 _choices: dict[str, _Choice] = {}
 
 
 class _Choice:
-    """The kernels of one operator for the CPU and for CUDA; called with the keys of the call first."""
+    """The CPU and CUDA kernels of one operator; a call, with its dispatch keys first, runs one of them."""
 
     def __init__(self, name: str, host: Kernel | None, cuda: Kernel) -> None:
         self.name, self.host, self.cuda = name, host, cuda
@@ -78,7 +78,7 @@ def _around_impl(original: Any) -> Any:
             _choices[name] = _Choice(name, dispatch.kernel_under(name, "CPU"), _with_keys(fn, with_keyset))
             weakref.finalize(self, _choices.pop, name, None)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it replaces the CPU's kernel, which it calls
+                warnings.simplefilter("ignore")  # it replaces the CPU kernel on purpose, and calls it
                 original(self, op_name, _choices[name], twin, with_keyset=True)
         elif not dispatch.has_own_kernel(name, twin):
             original(self, op_name, fn, twin, with_keyset=with_keyset)
@@ -96,7 +96,7 @@ def _with_keys(kernel: Kernel, with_keyset: bool) -> Kernel:
 
 
 def _redirected(kernel: Kernel) -> Kernel:
-    """The dispatcher calls kernels outside the modes that the operator was called in."""
+    """Enter the scope's mode in a kernel, because the dispatcher calls kernels outside the modes."""
 
     @functools.wraps(kernel)
     def redirected(*args: Any, **kwargs: Any) -> Any:

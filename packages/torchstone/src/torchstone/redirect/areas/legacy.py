@@ -1,4 +1,4 @@
-"""Legacy tensor types (``torch.cuda.FloatTensor``), storages, and what asks ``is_cuda`` of other objects."""
+"""Legacy tensor types (``torch.cuda.FloatTensor``), storages, and ``is_cuda`` of packed sequences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .classes import stand_in
 
 
 def _tensor_type(name: str, dtype: torch.dtype) -> Row:
-    """``torch.cuda.<name>``: makes the target's tensors of one dtype, which are its instances."""
+    """Return the row of ``torch.cuda.<name>``: it makes the target's tensors of one dtype, its instances."""
     host_type = getattr(torch, name)
 
     def make(scope: Scope, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -42,7 +42,7 @@ def _tensor_type(name: str, dtype: torch.dtype) -> Row:
 
 def _device_of_module(original: Any) -> Any:
     def implementation(scope: Scope, module: str) -> str:
-        """The device of a legacy storage class, which PyTorch reads off the name of its module."""
+        """Return the device type of a legacy storage class; PyTorch takes it from the module's name."""
         found: str = original(module)
         return scope.target.type if found == "cuda" and not scope.tracks else found
 
@@ -80,7 +80,7 @@ def _new_storage(original: Any) -> Any:
 
 
 def _clone_storage(original: Any) -> Any:
-    """A copy is where the original is; copies of tensors (``deepcopy``) are made of it."""
+    """Place a copy of a storage where the original is; ``deepcopy`` of a tensor uses this."""
 
     def implementation(scope: Scope, self: Any) -> Any:
         made = original(self)
@@ -105,7 +105,7 @@ def _storage_to_host(original: Any) -> Any:
 
 def _range(original: Any) -> Any:
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
-        """The one deprecated factory that PyTorch does not dispatch to modes."""
+        """``torch.range``, the one (deprecated) factory that PyTorch does not dispatch to modes."""
         return dispatched(scope, original, args, kwargs)
 
     return implementation
@@ -116,13 +116,13 @@ def _packed_is_cuda(scope: Scope, self: Any) -> bool:
 
 
 def _map_device(scope: Scope, arguments: dict[str, Any]) -> None:
-    """Its untyped storage is made of this device, which is mapped again there."""
+    """Map the device of a typed storage; the untyped storage inside it is then made on that device."""
     arguments["device"] = scope.place(arguments["device"])
 
 
 def _default_type(original: Any) -> Any:
     def implementation(scope: Scope, t: Any) -> None:
-        """The default device is the one that a CUDA type brought, until another type takes it away."""
+        """Set the default dtype and, for a CUDA type, the default device, which another type resets again."""
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         dtype = (
             LEGACY_DTYPES.get(name.removeprefix("torch.cuda.")) if name.startswith("torch.cuda.") else None
@@ -140,7 +140,7 @@ def _default_type(original: Any) -> Any:
 
 
 def _map_context(scope: Scope, arguments: dict[str, Any]) -> None:
-    """``with torch.device("cuda")``: PyTorch gives the device to calls that may come below the mode."""
+    """``with torch.device("cuda")``: map the device, which PyTorch may pass to calls below the mode."""
     arguments["device"] = scope.place(arguments["device"])
 
 

@@ -1,4 +1,4 @@
-"""``torch.load``: where CUDA's storages go, in every form of ``map_location``."""
+"""``torch.load``: where CUDA storages are loaded to, for every form of ``map_location``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Restore = Callable[[Any, str], Any]
 
 
 def _restore(scope: Scope, map_location: Any) -> Any:
-    """``map_location`` for files that may say ``cuda:N``: a device stays one, all else is a function."""
+    """Return a ``map_location``, a device or a function, that works for files that name ``cuda:N``."""
     if isinstance(map_location, str | torch.device):
         if not scope.tracks or places.parsed(map_location).type == "meta":
             return scope.place(map_location)
@@ -42,7 +42,7 @@ def _put(scope: Scope, storage: Any, location: str) -> Any:
 
 
 def _by_mapping(scope: Scope, mapping: Mapping[str, str]) -> Restore:
-    """Keys may name the location in the file, or the CUDA device that the location stands for here."""
+    """Return a function for a mapping; keys may be locations in the file, or equivalent CUDA devices."""
     redirected = {str(scope.place(key)): value for key, value in mapping.items()}
 
     def restore(storage: Any, location: str) -> Any:
@@ -53,7 +53,7 @@ def _by_mapping(scope: Scope, mapping: Mapping[str, str]) -> Restore:
 
 
 def _by_function(scope: Scope, function: Restore) -> Restore:
-    """The user's function; None, its way to decline, leaves the storage to the redirected default."""
+    """Return a function that calls the user's; None from it leaves the storage to the default."""
 
     def restore(storage: Any, location: str) -> Any:
         made = function(storage, location)
@@ -71,7 +71,7 @@ def _map_load(scope: Scope, arguments: dict[str, Any]) -> None:
 
 
 def _location(original: Any) -> Any:
-    """A file says which device a storage was on, as CUDA's do."""
+    """Write the CUDA device of a storage to the file, as PyTorch does on CUDA."""
 
     def implementation(scope: Scope, storage: Any) -> str:
         untyped = redirection.untyped(storage)

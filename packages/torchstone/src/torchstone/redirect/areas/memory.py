@@ -1,8 +1,8 @@
-"""``torch.cuda.memory``: the target's own figures, or the policy; never an invented number.
+"""``torch.cuda.memory``: the target's own figures; if it has none, the policy applies.
 
 An accelerator answers through its module or ``torch.accelerator``. The ``cpu`` target has no caching
 allocator; its figures are the bytes of the tensors that the script has on each device (:mod:`..places`), and
-nothing is reserved beyond them.
+nothing is reserved beyond them. A figure is never invented.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _RESETS = {
 
 
 def _native(scope: Scope, name: str, device: Any) -> Any:
-    """What the target's module or ``torch.accelerator`` answers under ``name``; None where neither can."""
+    """Return the result of ``name`` in the target's module or ``torch.accelerator``; None if both lack it."""
     return next(_answers(scope, name, device), None)
 
 
 def _call_native(scope: Scope, name: str, device: Any) -> bool:
-    """Whether the target's module or ``torch.accelerator`` could do ``name``, which has no result."""
+    """Call ``name`` on the target's module or ``torch.accelerator``; return whether one of them could."""
     return not scope.tracks and any(True for _ in _answers(scope, name, device))
 
 
@@ -65,7 +65,7 @@ def _answers(scope: Scope, name: str, device: Any) -> Iterator[Any]:
 
 
 def _figure(name: str) -> Callable[[Scope, Any], int]:
-    # without a device: the deprecated names are mirrored as (*args, **kwargs), which fills nothing in
+    # device has a default: the deprecated names are mirrored as (*args, **kwargs), which have none
     def implementation(scope: Scope, device: Any = None) -> int:
         if scope.tracks:
             return int(getattr(places.ACCOUNTS[scope.ordinal(device)].all, _TRACKED[name]))
@@ -103,7 +103,7 @@ def _memory_stats(scope: Scope, device: Any) -> dict[str, Any]:
 
 
 def _tracked_stats(index: int) -> OrderedDict[str, int]:
-    """CUDA's keys for what is counted here. Nothing is cached, so a segment is a block, and none is split."""
+    """Return the figures under CUDA's keys; nothing is cached, so a segment is a block, and none is split."""
     stats: dict[str, int] = dict.fromkeys(_NEVER, 0)
     for metric, of_bytes in _COUNTED.items():
         for pool, blocks in places.ACCOUNTS[index].pools():
@@ -118,7 +118,7 @@ _COUNTED = {
         ("allocated_bytes", "active_bytes", "reserved_bytes", "requested_bytes", "inactive_split_bytes"), True
     ),
 }
-"""CUDA's metrics, and whether they are bytes."""
+"""The names of CUDA's metrics, and whether each counts bytes."""
 _NEVER = (
     *("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"),
     *(
@@ -127,7 +127,7 @@ _NEVER = (
         for when in ("current", "peak", "allocated", "freed")
     ),
 )
-"""What never happens without a caching allocator."""
+"""Keys of events that never happen without a caching allocator, so they are always 0."""
 
 
 def _nested_memory_stats(scope: Scope, device: Any) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _nested_memory_stats(scope: Scope, device: Any) -> dict[str, Any]:
 
 
 def _around_summary(original: Any) -> Any:
-    """PyTorch's own table where every figure of it is counted."""
+    """Return PyTorch's own table if all its figures are counted, else a list of the known figures."""
 
     def implementation(scope: Scope, device: Any, abbreviated: bool) -> str:
         if scope.tracks:
@@ -156,7 +156,7 @@ def _around_summary(original: Any) -> Any:
 
 
 def free_and_total(scope: Scope, device: Any) -> tuple[int, int] | None:
-    """The free and all bytes of a device; None where the target does not tell."""
+    """Return the free and the total bytes of a device; None if the target does not report them."""
     if scope.tracks:
         free, total = host.available_memory(), host.total_memory()
         return None if free is None or total is None else (free, total)
@@ -245,7 +245,7 @@ def _snapshot(scope: Scope, mempool_id: Any, include_traces: bool) -> list[Any]:
 
 
 def _says(name: str, why: str, result: Callable[[], Any]) -> Callable[..., Any]:
-    """An implementation that tells the policy why ``name`` has no meaning and returns ``result()``."""
+    """Return an implementation that tells the policy why ``name`` is meaningless and returns ``result()``."""
 
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
         scope.policy.meaningless(name, why)

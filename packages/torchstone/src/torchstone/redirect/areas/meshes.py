@@ -1,7 +1,7 @@
-"""Meshes of devices, and what PyTorch spreads over them: ``DTensor``, tensor parallelism and ``fully_shard``.
+"""Device meshes, and the features built on them: ``DTensor``, tensor parallelism and ``fully_shard``.
 
-PyTorch's code is told that a mesh for CUDA is one of the target. On ``cpu`` the device type that it hands
-around is a :class:`~..places.MeshType`, by which its calls still find the CUDA device.
+To PyTorch's code, a mesh for CUDA has the target's device type. On ``cpu``, that device type is a
+:class:`~..places.MeshType`, so that calls to which PyTorch passes it still find the CUDA device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _map_mesh(scope: Scope, arguments: dict[str, Any]) -> None:
     arguments["device_type"] = places.MeshType(scope.target.type)
     rank = os.environ.get("LOCAL_RANK")
     if rank is not None and not scope.has_used_devices():
-        scope.select(scope.ordinal(int(rank)))  # what PyTorch does before CUDA is initialized
+        scope.select(scope.ordinal(int(rank)))  # as PyTorch does before CUDA is initialized
 
 
 def _is_cuda(mesh: Any) -> bool:
@@ -45,7 +45,7 @@ def _device_type(original: Any) -> Implementation:
 
 
 def _mesh_device(original: Any) -> Implementation:
-    """The device on which ``fully_shard`` keeps its parameters."""
+    """Return the device on which ``fully_shard`` keeps its parameters."""
 
     def implementation(scope: Scope, mesh: Any) -> torch.device:
         return scope.current() if _is_cuda(mesh) else original(mesh)
@@ -54,7 +54,7 @@ def _mesh_device(original: Any) -> Implementation:
 
 
 def _map_spread(name: str, *, keeps_leaves: bool = False) -> Any:
-    """``DTensor``'s constructors move a tensor to the mesh's kind of device unless it is there."""
+    """Move the tensor ``name`` to the mesh's device type, as ``DTensor``'s constructors do on CUDA."""
 
     def adapt(scope: Scope, arguments: dict[str, Any]) -> None:
         tensor = arguments[name]

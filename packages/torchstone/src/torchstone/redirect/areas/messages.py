@@ -1,7 +1,8 @@
-"""Warnings of PyTorch's C++ code: they name the line of the code that was redirected, not ours.
+"""Warnings from PyTorch's C++ code: they name the line of the redirected code, not a line of Torchstone.
 
-C++ gives a warning the innermost Python line, which is ours where a call goes through the mode. Such a
-warning is raised again for the line that made the call, so that filters and tools see it there.
+C++ code attributes a warning to the innermost Python line. If a call goes through the mode, that line is in
+Torchstone. Such a warning is issued again for the line that made the call, so that filters and tools see it
+there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _moved(show: Callable[[warnings.WarningMessage], None]) -> Callable[[warning
 
 
 def _caller() -> FrameType | None:
-    """The innermost frame outside the redirection; ours forget that they have warned."""
+    """Return the innermost frame outside the redirection; clear the warning registries of inner ones."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame.f_globals.pop("__warningregistry__", None)

@@ -1,4 +1,4 @@
-"""``torch.nn.Module`` and autograd: moving a module, and user code that runs inside ``backward()``."""
+"""``torch.nn.Module`` and autograd: moving a module, and running user code inside ``backward()``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..scope import Scope
 
 
 def _map_first(scope: Scope, arguments: dict[str, Any]) -> None:
-    """``Module.to(0)``, which PyTorch parses in C, where an index is the real accelerator's."""
+    """``Module.to(0)``: make the index a CUDA device; in C, it would be the real accelerator's."""
     positional, named = arguments.get("args", ()), arguments.get("kwargs", {})
     if positional and type(positional[0]) is int:
         arguments["args"] = (places.cuda(positional[0]), *positional[1:])
@@ -26,10 +26,10 @@ def _map_first(scope: Scope, arguments: dict[str, Any]) -> None:
 
 
 def _around_apply(original: Any) -> Any:
-    """A module that moves keeps its parameters: an optimizer that was made before must go on seeing them.
+    """Keep a module's parameter objects when it moves, so that an existing optimizer still refers to them.
 
-    PyTorch assigns a moved parameter's data in place between CPU and CUDA. Some targets have tensors of
-    another kind, for which it makes new parameters unless it is asked to swap.
+    Between CPU and CUDA, PyTorch assigns a moved parameter's data in place. For targets whose tensors have
+    another layout, PyTorch makes new parameters unless the setting to swap them is on.
     """
 
     def implementation(scope: Scope, self: torch.nn.Module, fn: Any, recurse: bool = True) -> Any:
@@ -46,7 +46,7 @@ def _around_apply(original: Any) -> Any:
 
 
 def _assigns_in_place(scope: Scope) -> bool:
-    """Whether a tensor of the target can become the data of one on the CPU (tried once for a scope)."""
+    """Whether a tensor of the target can become the ``data`` of a CPU tensor (tried once per scope)."""
     if "assigns_in_place" not in scope.settings:
         here, there = torch.empty(0, device="cpu"), torch.empty(0, device=scope.device)
         scope.settings["assigns_in_place"] = same_storage_layout(here, there)
@@ -54,7 +54,7 @@ def _assigns_in_place(scope: Scope) -> bool:
 
 
 def _around_backward(original: Any) -> Any:
-    """PyTorch leaves the mode before ``backward()``, whose hooks and functions are user code."""
+    """Enter the mode in ``backward()``: PyTorch leaves it first, but hooks and functions are user code."""
 
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
         with inside_mode(scope):
@@ -64,7 +64,7 @@ def _around_backward(original: Any) -> Any:
 
 
 def _around_forward(original: Any) -> Any:
-    """Notes on the node of a custom function where its outputs are, for its gradients are there too."""
+    """Record the places of a custom function's outputs on its node; its gradients have the same places."""
 
     def implementation(scope: Scope, cls: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = original(cls, *args, **kwargs)
@@ -80,7 +80,7 @@ def _around_forward(original: Any) -> Any:
 
 
 def _around_backward_of_function(original: Any) -> Any:
-    """Places the gradients of a custom function, which come one by one or, to ``apply_boxed``, in a list."""
+    """Place the gradients of a custom function, which are arguments or, for ``apply_boxed``, one list."""
 
     def implementation(scope: Scope, self: Any, *gradients: Any) -> Any:
         boxed = len(gradients) == 1 and isinstance(gradients[0], list)
@@ -90,14 +90,14 @@ def _around_backward_of_function(original: Any) -> Any:
                 places.put(gradient, place)
         if not redirection.runs_compiled_code(self):
             return original(self, *gradients)
-        with dispatch.without_function_modes():  # the modes of the thread are in the graph already
+        with dispatch.without_function_modes():  # the graph already contains what the thread's modes do
             return original(self, *gradients)
 
     return implementation
 
 
 def _around_checks(original: Any) -> Any:
-    """Checkpointing compares tensors that autograd saves, which have no place, with new ones."""
+    """Describe tensors without the mode: checkpointing compares them with saved ones without a place."""
 
     def described(x: torch.Tensor) -> dict[str, Any]:
         with dispatch.without_function_modes():

@@ -1,4 +1,4 @@
-"""``torch.nested``: the constructors of strided nested tensors, which C parses outside the modes."""
+"""``torch.nested``: the constructors of strided nested tensors, which C code parses outside the modes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _around(original: Any) -> Any:
     def implementation(scope: Scope, data: Any, *args: Any, **kwargs: Any) -> Any:
         named = dict(zip(("dtype", "device", "layout"), args, strict=False)) | kwargs
         if isinstance(data, torch.Tensor) or named.get("layout") is torch.jagged:
-            return original(data, **named)  # written in Python, over calls that are mapped
+            return original(data, **named)  # written in Python, on top of calls that are mapped
         return dispatched(scope, in_c, (data,), named)
 
     return implementation

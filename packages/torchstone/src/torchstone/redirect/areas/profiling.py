@@ -1,4 +1,4 @@
-"""Profiler activities, NVTX ranges, ``torch.cuda.profiler`` and the telemetry of an NVIDIA driver."""
+"""Profiler activities, NVTX ranges, ``torch.cuda.profiler`` and the telemetry of the NVIDIA driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ranges = itertools.count(1)
 
 
 def _activity(scope: Scope) -> ProfilerActivity | None:
-    """What the profiler calls the target; None where it has no name of its own (cpu, mps)."""
+    """Return the profiler's activity for the target; None if it has none of its own (cpu, mps)."""
     if scope.target.type == private_backend_name():
         return ProfilerActivity.PrivateUse1
     return _ACTIVITIES.get(scope.target.type)
@@ -80,7 +80,7 @@ def _no_driver(name: str, what: str) -> Callable[..., Any]:
 
 
 class _Runtime:
-    """What ``torch.cuda.cudart()`` gives: the profiler's switch, which does nothing, and else errors."""
+    """The result of ``torch.cuda.cudart()``: a profiler switch that does nothing; all else raises."""
 
     def cudaProfilerStart(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""``torch.cuda``'s random numbers, and ``torch.Generator``: the target's own generators."""
+"""``torch.cuda``'s random number functions and ``torch.Generator``: they use the target's own generators."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def _initial_seed(scope: Scope) -> int:
 
 def _generator(scope: Scope, device: Any) -> torch.Generator:
     if torch.compiler.is_dynamo_compiling():
-        break_graph()  # Dynamo cannot trace what a generator does
+        break_graph()  # Dynamo cannot trace the methods of a generator
     return generator_of(scope.ordinal(device))
 
 
 class _Generators:
-    """``torch.cuda.default_generators``: the target's, as a sequence that asks the current scope."""
+    """``torch.cuda.default_generators``: the target's generators, looked up at each access."""
 
     def _all(self) -> tuple[torch.Generator, ...]:
         scope = current_scope()
@@ -107,7 +107,7 @@ class _Generators:
 
 
 def _place_generator(scope: Scope, *args: Any, **kwargs: Any) -> torch.Generator:
-    """A generator of the mapped device, of PyTorch's own class; on a target without any, the CPU's."""
+    """Make a generator on the mapped device; if the target has no generators, return a CPU one, by policy."""
     asked = args[0] if args else kwargs.get("device", "cpu")
     if scope.tracks:
         place = places.place_of_device(places.parsed(scope.place(asked)))
@@ -126,7 +126,7 @@ _GENERATOR = torch.Generator
 
 
 def _map_fork_rng(scope: Scope, arguments: dict[str, Any]) -> None:
-    """``fork_rng(devices=[0])``; on cpu PyTorch's own code saves the redirected devices' generators."""
+    """``fork_rng(devices=[0])``: map the devices; on cpu, PyTorch's code calls redirected functions."""
     if arguments["device_type"] not in (None, "cuda") or scope.tracks:
         return
     arguments["device_type"] = scope.target.type

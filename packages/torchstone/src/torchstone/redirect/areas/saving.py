@@ -1,4 +1,4 @@
-"""``torch.autograd.graph``: what hooks of saved tensors see. Nothing is replaced here."""
+"""``torch.autograd.graph``: what saved-tensor hooks see. Nothing is replaced here."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ ROWS = (
     ),
     Row("torch.autograd.graph.save_on_cpu", "modified", f"{_SEEN}, so that nothing moves", differs=True),
 )
-"""Names that explain and the gap log tell of. The hooks compute what they would on CUDA."""
+"""Names for ``explain`` and the gap log to report. The hooks compute the same results as on CUDA."""

@@ -1,6 +1,6 @@
-"""Tensors that are sent to other processes keep their place: through queues and pipes, and as arguments.
+"""Keeping the place of tensors that are sent to other processes, through queues, pipes or arguments.
 
-The memory is shared, on ``cpu`` as on CUDA, so a place goes with it.
+The memory is shared, on ``cpu`` as on CUDA, so its place is sent along.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..scope import Scope
 
 
 def _around_pickler(original: Any) -> Any:
-    """A pickler whose own table says how storages are sent."""
+    """Make a pickler send each storage with its place, through its dispatch table."""
 
     def implementation(scope: Scope, self: Any, *args: Any) -> None:
         original(self, *args)
@@ -37,7 +37,7 @@ def _with_place(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def receive(place: int, rebuild: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The storage that another process sent, at its place there."""
+    """Rebuild a storage that another process sent, and set the place that it had there."""
     storage = rebuild(*arguments)
     places.put_storage(storage, place)
     return storage

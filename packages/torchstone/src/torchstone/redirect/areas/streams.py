@@ -1,9 +1,9 @@
-"""Streams and events: the target's own, or on a target without streams, work in the order of the calls.
+"""Streams and events: the target's own, or, on a target without streams, work in the order of the calls.
 
 The classes stay PyTorch's; their methods are replaced while a scope is open, so ``isinstance``, annotations
-and names imported earlier keep working. A redirected object carries the target's own in ``native`` (None
-where the target has none). An event of a target without events notes the host's clock, which is when its
-work was done: such a target works synchronously.
+and names imported earlier keep working. A redirected object holds the target's own stream or event in
+``native`` (None if the target has none). On a target without events, an event records the host's clock. That
+is correct because the work is done by then.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _numbers = itertools.count(1)
 _own = threading.local()
 _MILLISECONDS = 1e-6
 _CUDA_TYPE = 1
-"""What PyTorch's streams say in C for CUDA."""
+"""The ``device_type`` of CUDA streams in PyTorch's C code."""
 
 
 def _priority_range() -> tuple[int, int]:
-    """What builds of PyTorch with CUDA have in C."""
+    """Stand for the method that only builds of PyTorch with CUDA have, written in C."""
     raise RuntimeError("torch.cuda.Stream.priority_range needs a build of PyTorch with CUDA")
 
 
@@ -52,7 +52,7 @@ def _new_stream(scope: Scope, cls: Any, device: Any, priority: int, **kwargs: An
 def _make_stream(
     scope: Scope, cls: Any, index: int, native: Any, priority: int = 0, number: int | None = None
 ) -> Any:
-    """A stream of the CUDA device ``index``; ``number`` is 0 for a default stream, as its address is."""
+    """Make a stream of the CUDA device ``index``; ``number`` is 0 for a default stream, like its address."""
     stream = object.__new__(cls)
     stream.native, stream.device, stream.priority = native, _shown(scope, index), priority
     stream.device_index, stream.device_type = index, _CUDA_TYPE
@@ -63,7 +63,7 @@ def _make_stream(
 
 
 def _shown(scope: Scope, index: int) -> Any:
-    """The device of a stream as tensors there show theirs."""
+    """Return the device of a stream, in the same form as ``x.device`` of a tensor on it."""
     return places.cuda(index) if scope.tracks else scope.place(index)
 
 
@@ -72,7 +72,7 @@ def _native_stream(scope: Scope, device: Any) -> torch.Stream | None:
 
 
 def _has_native(scope: Scope) -> bool:
-    """Whether the target has streams and events of its own that work (tried once for a scope)."""
+    """Whether the target has working streams and events of its own (tried once per scope)."""
     if "has_streams" not in scope.settings:
         scope.settings["has_streams"] = not scope.target.is_cpu and _streams_work(scope.device)
     return bool(scope.settings["has_streams"])
@@ -142,7 +142,7 @@ def current_stream(scope: Scope, device: Any) -> Any:
 
 
 def _around_current_stream(original: Any) -> Implementation:
-    """In code that Dynamo traces, Dynamo itself knows which stream is current."""
+    """Use the scope's current stream, except in code that Dynamo traces, where Dynamo knows the stream."""
 
     def implementation(scope: Scope, device: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
@@ -153,7 +153,7 @@ def _around_current_stream(original: Any) -> Implementation:
 
 
 def _default_stream(scope: Scope, device: Any) -> Any:
-    """One object for each device of a scope, over the stream that was current when it was first asked for."""
+    """Return a device's default stream, one object per scope, for the stream current at first use."""
     index = scope.ordinal(device)
     streams = scope.settings.setdefault("default_streams", {})
     if index not in streams:
@@ -177,7 +177,7 @@ def _set_stream(scope: Scope, stream: Any) -> None:
 
 
 def _of_thread(scope: Scope) -> dict[int, Any]:
-    """This thread's current streams in ``scope``, by the device's index."""
+    """Return this thread's current streams in ``scope``, by device index."""
     if getattr(_own, "scope", None) is not scope:
         _own.scope, _own.streams = scope, {}
     found: dict[int, Any] = _own.streams
@@ -185,7 +185,7 @@ def _of_thread(scope: Scope) -> dict[int, Any]:
 
 
 def made_already(scope: Scope, self: Any, *args: Any, **kwargs: Any) -> None:
-    """Everything was made by ``__new__``; the base in C may be missing from this build and refuse."""
+    """Do nothing as ``__init__``: ``__new__`` has made everything, and the base in C may be missing."""
 
 
 # Events -------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _record(scope: Scope, self: Any, stream: Any) -> None:
 
 
 def _wait_for_target(scope: Scope) -> None:
-    """Before the host's clock is read: an accelerator without events may still be working."""
+    """Wait before the host's clock is read, because an accelerator without events may still be working."""
     if not scope.target.is_cpu:
         torch.cuda.synchronize()
 
@@ -264,7 +264,7 @@ def _plain_exit(self: Any, *error: Any) -> None:
 
 
 def _enter_stream(scope: Scope, self: Any) -> Any:
-    """``with stream:``, which may be nested and entered again."""
+    """Enter ``with stream:``, which may be nested and entered again."""
     before = current_stream(scope, None), current_stream(scope, self.device)
     self.__dict__.setdefault("outer", []).append(before)
     _set_stream(scope, self)
@@ -278,12 +278,12 @@ def _leave_stream(scope: Scope, self: Any, *error: Any) -> None:
 
 
 def _around_record_stream(original: Any) -> Any:
-    """Only a target with streams of its own needs to know which of them uses a tensor's memory."""
+    """Pass ``record_stream`` on only if the target has streams; others need not know who uses the memory."""
 
     def implementation(scope: Scope, self: torch.Tensor, s: Any) -> None:
         native = getattr(s, "native", s)
         if native is not None:
-            with contextlib.suppress(NotImplementedError):  # a target that has no memory to hold back
+            with contextlib.suppress(NotImplementedError):  # the target does not implement it
                 original(self, native)
 
     return implementation
@@ -315,7 +315,7 @@ _OF_STREAM: dict[str, Implementation] = {
     "__repr__": _describe_stream,
 }
 _WITH_STREAM: dict[str, Implementation] = {"__enter__": _enter_stream, "__exit__": _leave_stream}
-"""What a build of PyTorch without CUDA lacks, although its documentation names it."""
+"""Documented methods that a build of PyTorch without CUDA lacks."""
 _OF_EVENT: dict[str, Implementation] = {
     "__new__": _new_event,
     "__init__": made_already,

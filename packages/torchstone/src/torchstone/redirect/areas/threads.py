@@ -1,4 +1,4 @@
-"""A thread that is started inside a scope is inside it too."""
+"""Threads: a thread that is started inside a scope enters it, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``torch.jit``: scripted and traced code stays Python, because TorchScript runs outside every mode.
 
-TorchScript compiles calls such as ``x.cuda()`` into C++, where a build without CUDA refuses them and no
-tensor gets a place. ``PYTORCH_JIT=0`` turns it off in the same way. ``save`` compiles for the CPU.
+TorchScript turns calls such as ``x.cuda()`` into C++ calls, which a build without CUDA refuses and which give
+no tensor a place. ``PYTORCH_JIT=0`` turns TorchScript off in the same way. ``save`` compiles for the CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..rows import Row
 from ..scope import Scope
 
 _compilers: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
-"""What compiles a module or function that was to be compiled when it was scripted or traced."""
+"""For each module or function that was scripted or traced, a function that really compiles it."""
 
 
 def _left_in_python(name: str, parameter: str) -> Callable[[Any], Any]:
@@ -50,7 +50,7 @@ def _around_save(original: Any) -> Any:
 
 
 def _unless_in_python(original: Any) -> Any:
-    """``freeze`` and its like return a module that was not compiled as it is."""
+    """Return a module that was left in Python unchanged; call ``freeze`` or a similar function on others."""
 
     def implementation(scope: Scope, mod: Any, *args: Any, **kwargs: Any) -> Any:
         return mod if mod in _compilers else original(mod, *args, **kwargs)
@@ -59,7 +59,7 @@ def _unless_in_python(original: Any) -> Any:
 
 
 def _around_load(original: Any) -> Any:
-    """A file of TorchScript goes to one device whole, or stays where it says; CUDA is the target then."""
+    """Load a TorchScript file onto one device: the mapped ``map_location``, or by default the target."""
 
     def implementation(scope: Scope, f: Any, map_location: Any = None, *rest: Any, **named: Any) -> Any:
         asked = places.parsed(scope.target.type) if map_location is None else scope.place(map_location)

@@ -30,12 +30,12 @@ def is_cuda(value: Any) -> bool:
 
 
 def mapped(value: Any) -> Any:
-    """The CPU in place of CUDA; anything else as it is."""
+    """Return the CPU for a CUDA device, and anything else unchanged."""
     return _Device("cpu") if is_cuda(value) else value
 
 
 def redirecting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``original`` with every device that its caller names mapped."""
+    """Wrap ``original`` so that every CUDA device among its arguments becomes the CPU."""
 
     @functools.wraps(original)
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ class Generator(torch.Generator):
 
 
 class Event:
-    """A point in that order."""
+    """An event, as a point in the order of the CPU's work."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Event:
 
 
 class Stream:
-    """Work on the CPU is in order by itself."""
+    """A stream that does nothing, because work on the CPU is in order anyway."""
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         self.device, self.priority = _Device("cpu"), priority

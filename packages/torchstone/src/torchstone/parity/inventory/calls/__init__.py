@@ -1,4 +1,4 @@
-"""The PyTorch calls that each operator name of the inventory stands for, one file per group of families.
+"""The PyTorch calls for each operator name of the inventory, one file per group of families.
 
 ``CALLS`` has them by family and name. Not here: running them (:mod:`..operator_runs`).
 """

@@ -109,7 +109,7 @@ family(
 
 
 def _transform(name: str) -> list[str]:
-    """Its default form, an odd size, another dimension and normalization."""
+    """Return calls of a transform: its default form, an odd size, another dimension and normalization."""
     call = f"torch.fft.{name}"
     if name.endswith("n"):
         return [f"{call}(cube)", f"{call}(cube, s=(3, 5), dim=(0, 2))", f"{call}(cube, norm='ortho')"]

@@ -1,8 +1,8 @@
 """A call of the inventory: its Python text, evaluated on named example inputs.
 
-The text is both what is run and what the inventory shows, so that the two cannot
-differ. A name in it is an example input (:mod:`.inputs`), ``dtype`` the dtype it is
-tried in; modules (``nn.LSTM(4, 5)``) are made once, before the call.
+The same text is run and shown in the inventory, so that the two cannot differ. Names in
+the text are example inputs (:mod:`.inputs`), and ``dtype`` is the dtype in which the call
+is tried. Modules (``nn.LSTM(4, 5)``) are made once, before the call.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Bound:
     inputs: Sequence[torch.Tensor]
 
     def __call__(self) -> list[torch.Tensor]:
-        """The results of eager PyTorch on copies of the modules and inputs."""
+        """Return the results of eager PyTorch on copies of the modules and inputs."""
         modules, inputs = copy.deepcopy((list(self.modules), list(self.inputs)))
         return results(self.function(*modules, *inputs))
 
     def to(self, convert: Callable[[torch.Tensor], torch.Tensor]) -> Bound:
-        """A copy with every floating-point or complex tensor converted."""
+        """Return a copy with ``convert`` applied to every input, parameter and buffer."""
         modules = [copy.deepcopy(module)._apply(convert) for module in self.modules]
         return Bound(self.function, modules, [convert(each.clone()) for each in self.inputs])
 
@@ -47,8 +47,9 @@ class Bound:
 class Call:
     """One call: ``text`` such as ``torch.add(x, y)``.
 
-    ``ruled`` says that it needs capture rules, also for its gradients. ``eager`` is
-    the text that eager PyTorch runs instead, where CPU PyTorch has no such kernel.
+    ``ruled`` says that the call needs capture rules, also for its gradients. ``eager`` is the
+    text that eager PyTorch runs instead, if it has no such kernel on the CPU or gives a result
+    of another size.
     """
 
     text: str
@@ -57,7 +58,7 @@ class Call:
 
     @property
     def follows(self) -> bool:
-        """True if it has an operand whose dtype can be chosen."""
+        """Whether the call has an operand whose dtype can be chosen."""
         tree = ast.parse(self.text, mode="eval")
         return any(
             isinstance(node, ast.Name) and (node.id in FOLLOWING or node.id in ("dtype", "nn"))
@@ -65,7 +66,7 @@ class Call:
         )
 
     def bind(self, dtype: torch.dtype, *, eager: bool = False) -> Bound:
-        """The call in one dtype; always the same. ``eager`` binds what eager PyTorch runs.
+        """Return the call in one dtype, always with the same values; ``eager`` binds eager PyTorch's text.
 
         Raises :class:`TypeError` for a module whose parameters cannot have the dtype.
         """
@@ -83,12 +84,12 @@ class Call:
 
 
 def results(value: Any) -> list[torch.Tensor]:
-    """The tensors in what a call returns; numbers become tensors."""
+    """Return the tensors in a call's result; numbers in it become tensors."""
     return [torch.as_tensor(leaf) for leaf in tree_leaves(value) if leaf is not None]
 
 
 class _Hoisted(ast.NodeTransformer):
-    """Build the modules of an expression and put names in their place."""
+    """A transformer that builds the modules of an expression, and replaces each by a name."""
 
     def __init__(self) -> None:
         self.modules: list[nn.Module] = []
@@ -107,7 +108,7 @@ def _mentions(tree: ast.AST, name: str) -> bool:
 
 
 def _in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """``module`` with parameters of ``dtype``; raises :class:`TypeError` if they cannot have it."""
+    """Return ``module`` with parameters of ``dtype``; raises :class:`TypeError` if they cannot have it."""
     if isinstance(module, (quantized.Linear, quantized.Conv2d)):
         _fill(module)
     if dtype.is_floating_point or dtype.is_complex:
@@ -130,8 +131,9 @@ class Operator:
     """The calls that one operator name stands for.
 
     ``bounds`` are declared during capture; ``reason`` is what a user must know.
-    ``in_eager`` names the overloads that compiled gradients leave to eager PyTorch;
-    ``trains`` is False where PyTorch differentiates nothing but the text for eager would.
+    ``in_eager`` names the overloads that compiled gradients leave to eager PyTorch.
+    ``trains`` is False if PyTorch does not differentiate the calls themselves, only the
+    text that eager runs instead.
     """
 
     calls: Sequence[Call]
@@ -142,11 +144,11 @@ class Operator:
 
 
 CALLS: dict[tuple[str, str], Operator] = {}
-"""By family and name."""
+"""The operators, by family and name."""
 
 
 def family(name: str, table: Mapping[str, Sequence[str] | Operator], *, ruled: bool = False) -> None:
-    """Register the operators of one family: the texts of each one's calls by its name."""
+    """Register the operators of one family; ``table`` has the texts of each operator's calls by its name."""
     for operator, found in table.items():
         if not isinstance(found, Operator):
             found = Operator([Call(text, ruled) for text in found])

@@ -1,4 +1,4 @@
-"""Operators of quantized and sparse tensors; a call ends with dense tensors, which can be compared."""
+"""Operators of quantized and sparse tensors; each call returns dense tensors, which can be compared."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PADDED = "the number of entries depends on values: they are padded to torchston
 
 
 def _parts(conversion: str, *parts: str) -> Operator:
-    """The dense parts of a conversion; eight entries are there in each example."""
+    """Return an operator that gives the dense parts of a conversion; the example has eight entries."""
     text = ", ".join(f"sparse.{conversion}.{part}()" for part in parts)
     return Operator([Call(f"({text})", ruled=True)], {"nonzeros": 8}, _PADDED)
 

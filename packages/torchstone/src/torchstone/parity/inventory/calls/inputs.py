@@ -1,6 +1,6 @@
 """The example inputs that calls mention by name.
 
-``FOLLOWING`` are made in the dtype that a call is tried in; ``FIXED`` have their own.
+``FOLLOWING`` has inputs that are made in the dtype of the call; ``FIXED`` has inputs with their own dtype.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOWEST, HIGHEST = -3.0, 3.0
 
 
 def _random(name: str, shape: tuple[int, ...], low: float, high: float) -> Maker:
-    """Values in [low, high), the same at every call; integers if the dtype needs them, from 0 if unsigned."""
+    """Return a maker of fixed random values in [low, high); integers are floored, and ≥ 0 if unsigned."""
 
     def make(dtype: torch.dtype) -> torch.Tensor:
         generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
@@ -97,7 +97,7 @@ FOLLOWING: dict[str, Maker] = {
     ),
     "features": _random("features", (8, 64), -2, 2),
 }
-"""Inputs in the requested dtype."""
+"""Makers of the inputs that have the requested dtype."""
 
 
 def _integers(*values: object) -> Callable[[], torch.Tensor]:
@@ -131,4 +131,4 @@ FIXED: dict[str, Callable[[], torch.Tensor]] = {
     "scales": lambda: torch.tensor([0.1, 0.05, 0.2, 0.1]),
     "zeros": lambda: torch.tensor([0, 3, -2, 10], dtype=torch.int32),
 }
-"""Inputs in their own dtype, whatever dtype is requested."""
+"""Makers of the inputs that have their own dtype, whatever dtype is requested."""
