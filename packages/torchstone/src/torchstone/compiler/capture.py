@@ -17,11 +17,16 @@ from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, Unsupporte
 from ..torch_internals import pytree
 from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.distributed import dtensors_in_graphs
-from ..torch_internals.export import exporting_here, flexible_attention_in_full
+from ..torch_internals.export import (
+    exporting_here,
+    flexible_attention_in_full,
+    without_copies_of_assigned_buffers,
+)
 from ..torch_internals.fake import UnsupportedOperatorException
 from ..torch_internals.logs import without_dumps
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
+from .assigned_buffers import written_at_the_end
 from .dynamic_sizes import Sizes, suggested_checks, unknown_expression
 from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
@@ -122,7 +127,13 @@ def capture(
     args, kwargs = _distinct(module, args, kwargs or {})
     sizes = Sizes(capture.__code__)
     try:
-        with _tracing(), without_dumps(), patched(*sizes.patches), _dense_results(module):
+        with (
+            _tracing(),
+            without_dumps(),
+            patched(*sizes.patches),
+            written_at_the_end(module),
+            _dense_results(module),
+        ):
             return torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
             )
@@ -212,7 +223,7 @@ def _tracing() -> Iterator[None]:
         tracing(),
         dtensors_in_graphs(),
         asserting(config.check_values),
-        patched(*exporting_here(), *flexible_attention_in_full()),
+        patched(*exporting_here(), *flexible_attention_in_full(), *without_copies_of_assigned_buffers()),
         standing_in(),
         mended_operators(),
         replacing(),

@@ -18,6 +18,7 @@ from .probing import Internal
 
 _EXPORT = "exporting"
 _exported_program = Internal("torch.export.exported_program", _EXPORT)
+_trace = Internal("torch.export._trace", _EXPORT)
 _override = Internal("torch.export.exported_program._override_composite_implicit_decomp", _EXPORT)
 _effects = Internal("torch._library.simple_registry.singleton", _EXPORT).get
 _impure = Internal("torch.fx.node._side_effectful_functions", "checking values")
@@ -45,6 +46,21 @@ def exporting_here() -> list[Patch]:
 
     is_exporting = for_tracing_thread(flag, lambda: False)
     return [attributes(torch.compiler, is_exporting=is_exporting), *traced_instead({is_exporting: flag})]
+
+
+def without_copies_of_assigned_buffers() -> list[Patch]:
+    """Return patches that stop PyTorch from copying buffers that a forward pass assigns.
+
+    It knows those of the root module only, and copies into a wrong one if a buffer was None before.
+    """
+    trace = _trace.find()
+    if not hasattr(trace, "register_buffer_assignment_hook"):
+        return []
+
+    def ignore(*_: Any) -> Any:
+        return torch.nn.modules.module.register_module_buffer_registration_hook(lambda *_: None)
+
+    return [functions(trace, register_buffer_assignment_hook=ignore)]
 
 
 def copies_into_state() -> list[Patch]:

@@ -115,6 +115,11 @@ def members(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
     return module._parameters, module._buffers
 
 
+def is_saved(module: torch.nn.Module, buffer: str) -> bool:
+    """Whether ``module.state_dict()`` includes a buffer of the module, that is, whether it is persistent."""
+    return buffer not in module._non_persistent_buffers_set
+
+
 def mark_as_parameter(tensor: torch.Tensor) -> None:
     """Let ``isinstance(tensor, torch.nn.Parameter)`` hold for a plain tensor."""
     tensor._is_param = True
