@@ -169,6 +169,24 @@ CASES: dict[str, Case] = {
         t([True] * 3),
         "Number of elements of source",
     ),
+    "index_put": Case(
+        lambda m: torch.zeros(3).index_put((m,), t([1.0, 2])),
+        t([True, True, False]),
+        t([True] * 3),
+        "shape mismatch: value tensor of shape [2] cannot be broadcast to indexing result",
+    ),
+    "index_put of rows": Case(
+        lambda m: torch.zeros(2, 2).index_put((m,), torch.ones(2, 2), accumulate=True),
+        t([True, True]),
+        t([False, True]),
+        "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing result",
+    ),
+    "index_put of values with gradients": Case(
+        lambda m: torch.zeros(3).index_put((m,), t([1.0, 2], requires_grad=True)),
+        t([True, True, False]),
+        t([False, True, False]),
+        "shape mismatch: value tensor of shape [2] cannot be broadcast to indexing result",
+    ),
     "masked_scatter_backward": Case(
         lambda m: torch.ops.aten.masked_scatter_backward(_ROWS, m, [2]),
         t([True, False]),

@@ -112,6 +112,27 @@ def test_a_mask_of_another_shape_is_refused() -> None:
     assert str(device) == str(cpu)
 
 
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_another_number_of_values_than_the_mask_selects_is_refused(count: int) -> None:
+    x, mask = torch.zeros(4, device="pjrt"), torch.tensor([True, True, False, True], device="pjrt")
+    with pytest.raises(
+        RuntimeError, match=r"shape mismatch: value tensor of shape \[\d\] cannot be broadcast"
+    ):
+        x[mask] = torch.ones(count, device="pjrt")
+    assert x.tolist() == [0, 0, 0, 0]
+    x[mask] = torch.arange(1.0, 4, device="pjrt")
+    x[mask & False] = torch.ones(0, device="pjrt")
+    assert x.tolist() == [1, 2, 0, 3]
+
+
+def test_counts_of_nothing_are_whole_whatever_the_weights() -> None:
+    def counts(device: str) -> Tensor:
+        nothing = torch.empty(0, dtype=torch.long, device=device)
+        return torch.bincount(nothing, weights=torch.empty(0, device=device), minlength=2)
+
+    mirrored(counts, **EXACT)
+
+
 def test_out_forms() -> None:
     def run(device: str) -> Any:
         x = VALUES.to(device)

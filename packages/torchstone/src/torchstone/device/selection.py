@@ -140,12 +140,12 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     whole = self.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
     if minlength < 0 or not whole or self.dim() != 1 or (weights is not None and weights.shape != self.shape):
         return _bincount(self, weights, minlength)
-    size = minlength
-    if self.numel():
-        low, high = self.aminmax()
-        if low.item() < 0:
-            return _bincount(self, weights, minlength)
-        size = max(minlength, int(high.item()) + 1)
+    if not self.numel():  # whatever the dtype of the weights
+        return self.new_zeros(minlength, dtype=torch.int64)
+    low, high = self.aminmax()
+    if low.item() < 0:
+        return _bincount(self, weights, minlength)
+    size = max(minlength, int(high.item()) + 1)
     if weights is None:
         weights = torch.ones_like(self, dtype=torch.int64)
     elif weights.dtype not in (torch.float32, torch.float64):

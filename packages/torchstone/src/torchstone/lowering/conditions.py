@@ -7,6 +7,7 @@ only a running kernel knows. Rules for failed factorizations are in :mod:`.linea
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -161,6 +162,24 @@ def _selected(grad_output: Tensor, mask: Tensor, sizes: Any) -> Tensor:
     return held.sum() <= math.prod(sizes)
 
 
+def _as_many_as_selected(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor | None:
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or given[0][1].dtype not in (torch.bool, torch.uint8):
+        return None
+    [(axis, mask)] = given
+    place = values.ndim - (self.ndim - axis - mask.ndim) - 1  # the axis of values for the selected places
+    if place < 0 or values.shape[place] == 1:
+        return None
+    return (mask != 0).sum() == values.shape[place]
+
+
+WRITTEN = ValueRule(
+    lambda given: (
+        f"shape mismatch: value tensor of shape {list(given['values'].shape)} cannot be broadcast to indexing"
+        " result"
+    ),
+    _as_many_as_selected,
+)
 SELECTED = ValueRule(lambda given: f"shape '{list(given['sizes'])}' is invalid for input", _selected)
 
 

@@ -15,6 +15,7 @@ import torch
 
 from ...torch_internals.dispatch import call_compiled
 from ...torch_internals.operators import OpOverload, namespace, schema_of
+from ..assertions import require
 from . import expanded_writes
 from .declaring import AUTOGRAD, declare
 
@@ -39,6 +40,12 @@ def index_put(
     if place >= 0 and not values.shape[place]:
         return NotImplemented
     held = mask.to(torch.bool)
+    if place >= 0 and values.shape[place] != 1:
+        require(
+            lambda: held.sum() == values.shape[place],
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing"
+            " result",
+        )
     new = values if place < 0 else _spread(values, held, place)
     return torch.where(held.reshape(mask.shape + (1,) * rest), self + new if accumulate else new, self)
 

@@ -20,6 +20,7 @@ from ...hlo import Number, Value
 from ...torch_internals.operators import namespace
 from ..checks import DROPPED, IndexRule, along
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, is_empty
+from ..conditions import WRITTEN
 from ..promotion import opmath
 from ..registry import lowers
 from .gathering import like_index, positions
@@ -116,6 +117,7 @@ def _refuses_mixed_masks(arguments: Mapping[str, Any]) -> str | None:
     dtypes=COPYABLE,
     refuses=_refuses_mixed_masks,
     indices=IndexRule("indices", along, DROPPED, negative=True),
+    values=[WRITTEN],
 )
 def index_put(self: Value, indices: list[Value | None], values: Value, accumulate: bool = False) -> Value:
     """``self`` after ``self[indices] = values`` (``+=`` if ``accumulate``); an index may be a bool mask."""
