@@ -409,3 +409,18 @@ def test_settings_that_leave_nothing_to_eager(settings: dict[str, Any], asked: l
         for inputs, targets in batches(3):
             step(inputs, targets)
     assert not asked
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_complex_parameters_have_no_fused_update(
+    monkeypatch: pytest.MonkeyPatch, optimizer: type[torch.optim.Optimizer]
+) -> None:
+    """PyTorch's fused kernels refuse complex numbers."""
+    answer(monkeypatch, choice.FUSED)
+    model = nn.Linear(4, 2, dtype=torch.complex64)
+    x, y = (torch.randn(3, n, dtype=torch.complex64) for n in (4, 2))
+    step = torchstone.compile_step(
+        model, optimizer(model.parameters()), lambda found, wanted: (found - wanted).abs().square().mean()
+    )
+    losses = [step(x, y).item() for _ in range(3)]
+    assert losses[2] < losses[0]

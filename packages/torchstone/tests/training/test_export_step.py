@@ -49,6 +49,15 @@ def test_the_model_and_the_optimizer_stay_as_they_are() -> None:
     assert_same_weights(program, model)
 
 
+def test_one_tensor_in_two_places_of_the_batch_is_two_inputs() -> None:
+    model = nn.Linear(4, 4)
+    example = torch.randn(3, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    program = torchstone.export_step(model, optimizer, F.mse_loss, (example, example))
+    inputs, targets = torch.randn(3, 4), torch.randn(3, 4)
+    torch.testing.assert_close(program(inputs, targets), F.mse_loss(model(inputs), targets).detach())
+
+
 def test_an_export_goes_on_where_training_is() -> None:
     """The first step of momentum with dampening differs from the others, so no program exists before it."""
     model = mlp()

@@ -488,6 +488,50 @@ def test_what_cannot_be_one_program_is_refused_and_nothing_is_lost() -> None:
     torch.testing.assert_close(model.state_dict(), before)
 
 
+class Overlapping(torch.nn.Module):
+    """Has two buffers in the same memory. ``name`` is the one that the forward pass writes, if any."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("whole", torch.zeros(4))
+        self.register_buffer("part", self.whole[:2])
+        self.name = name
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.name:
+            getattr(self, self.name).add_(1)
+        return self.linear(x) + self.whole + self.part.sum()
+
+
+@pytest.mark.parametrize("name", ["whole", "part"])
+def test_written_state_that_shares_memory_is_refused(name: str) -> None:
+    model = Overlapping(name)
+    optimizer = torch.optim.SGD(model.parameters())
+    x = torch.ones(2, 4)
+    with pytest.raises(
+        TrainingError, match=rf"writes {name}, and whole and part share memory\n  next: register"
+    ):
+        torchstone.compile_step(model, optimizer, F.mse_loss)(x, x)
+    assert model.whole.tolist() == [0, 0, 0, 0]
+
+
+def test_a_buffer_over_a_weight_is_refused() -> None:
+    model = torch.nn.Linear(4, 4)
+    model.register_buffer("same", model.weight.detach())
+    x = torch.ones(2, 4)
+    with pytest.raises(TrainingError, match="writes weight, and weight and same share memory"):
+        torchstone.compile_step(model, torch.optim.SGD(model.parameters()), F.mse_loss)(x, x)
+
+
+def test_state_that_shares_memory_and_is_only_read_is_taken() -> None:
+    model = Overlapping("")
+    x = torch.ones(2, 4)
+    expected = F.mse_loss(model(x), x)
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters()), F.mse_loss)
+    torch.testing.assert_close(step(x, x), expected.detach())
+
+
 def test_the_gradient_of_max_pooling_needs_no_scatter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The places of the maxima are known when the step is traced, and no longer afterwards."""
     graphs: list[Any] = []

@@ -149,7 +149,10 @@ def _is_plain(optimizer: torch.optim.Optimizer) -> bool:
 
 def _can_be_fused(optimizer: torch.optim.Optimizer) -> bool:
     return type(optimizer) in _FUSED and all(
-        group["fused"] is None and not group["foreach"] and not group["differentiable"]
+        group["fused"] is None
+        and not group["foreach"]
+        and not group["differentiable"]
+        and all(p.is_floating_point() for p in group["params"])
         for group in optimizer.param_groups
     )
 

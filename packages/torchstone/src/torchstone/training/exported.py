@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -66,6 +66,7 @@ def build_step(
             hint="give (inputs, targets), or (batch,) for loss_fn(model, batch)",
         )
     leaves, tree = pytree.tree_flatten(tuple(batch))
+    leaves = [*_apart(leaves)]
     forms_of(leaves)
     if any(isinstance(leaf, float) for leaf in leaves):
         raise TrainingError(
@@ -86,6 +87,15 @@ def build_step(
             with ranks_together():
                 pipeline.run(step)
             return step.program()
+
+
+def _apart(leaves: Iterable[Any]) -> Iterator[Any]:
+    """Yield the leaves, with a new tensor in place of each one that comes again: they are two inputs."""
+    seen: set[int] = set()
+    for leaf in leaves:
+        again = isinstance(leaf, torch.Tensor) and id(leaf) in seen
+        seen.add(id(leaf))
+        yield leaf.detach().clone().requires_grad_(leaf.requires_grad) if again else leaf
 
 
 class _Step(Region):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any, Literal
@@ -54,6 +54,7 @@ class State:
             p for group in self.optimizer.param_groups for p in group["params"]
         ]
         self._refuse_strangers()
+        self._together = [*self._in_the_same_memory()]
         self._refuse_shared_memory()
         self._refuse_own_step()
         self.gradients = {p: p.grad for p in self.parameters if p.grad is not None}
@@ -98,16 +99,38 @@ class State:
 
     def _refuse_shared_memory(self) -> None:
         """Raise TrainingError if parameters share memory: each gets its own here, so they would separate."""
-        places: dict[int, list[Entry]] = {}
-        for entry in self.entries:
-            if entry.kind == "parameter":
-                places.setdefault(entry.tensor.untyped_storage().data_ptr(), []).append(entry)
-        for one, other in chain.from_iterable(combinations(found, 2) for found in places.values()):
-            if overlap(one.tensor.detach(), other.tensor.detach()):
+        for one, other in self._together:
+            if one.kind == other.kind == "parameter":
                 raise TrainingError(
                     f"{one.name} and {other.name} are different parameters over the same memory",
                     hint="tie weights by assigning one parameter to both modules",
                 )
+
+    def refuse_separation(self, module: torch.fx.GraphModule) -> None:
+        """Raise TrainingError if the step ``module`` writes an entry that shared memory with another one.
+
+        Each entry gets its own memory here, so the other one would not see what is written.
+        """
+        own = dict(zip(module.graph.find_nodes(op="placeholder"), self.entries, strict=False))
+        copies = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+        written = {own[node.args[0]] for node in copies if node.args[0] in own}
+        for one, other in self._together:
+            if one in written or other in written:
+                raise TrainingError(
+                    f"the step writes {(one if one in written else other).name}, and {one.name} and"
+                    f" {other.name} share memory",
+                    hint="register one tensor in both places, or clone() one of them",
+                )
+
+    def _in_the_same_memory(self) -> Iterator[tuple[Entry, Entry]]:
+        """Yield pairs of entries with elements in the same memory."""
+        places: dict[int, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.tensor.layout is torch.strided:
+                places.setdefault(entry.tensor.untyped_storage().data_ptr(), []).append(entry)
+        for one, other in chain.from_iterable(combinations(found, 2) for found in places.values()):
+            if overlap(one.tensor.detach(), other.tensor.detach()):
+                yield one, other
 
     def form(self) -> Form:
         """Return what a program depends on, apart from values and from what modules keep."""

@@ -119,6 +119,7 @@ def trace(
         found, fakes = _begun(state, numbers, batch)
         step = _Trace(recipe, kind, state, numbers, found, lines, counters=counters, ruled=ruled)
         found.module = _functional(_graph(step, fakes, batch, tree, ASK_AUTOGRAD), fakes)
+        state.refuse_separation(found.module)
         if kind != "export":
             found.written = return_writes(found.module, len(state.entries) + 1)
         return found
