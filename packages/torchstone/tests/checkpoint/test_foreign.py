@@ -145,6 +145,32 @@ def test_damage(tmp_path: Path, kind: Any) -> None:
         checkpoint.load(out)
 
 
+def test_sections_that_only_have_a_known_name_are_metadata(tmp_path: Path) -> None:
+    model = torch.nn.Linear(1, 1)
+    generator = torch.get_rng_state()
+    content = {
+        "model": model.state_dict(),
+        "rng": {"cpu": generator},
+        "metadata": ["x", 1],
+        "step": torch.tensor(7),
+    }
+    torch.save(content, tmp_path / "x.pt")
+    optimizer = torch.optim.SGD(model.parameters())
+    torch.save({**content, "optimizer": optimizer.state_dict()}, tmp_path / "y.pt")
+    for name in ("x.pt", "y.pt"):
+        loaded = checkpoint.load(tmp_path / name, model=model)
+        assert loaded.step == 7
+        assert loaded.metadata["metadata"] == ["x", 1]
+        assert torch.equal(loaded.metadata["rng"]["cpu"], generator)
+    assert checkpoint.load(tmp_path / "y.pt", model=model, optimizer=optimizer).step == 7
+
+
+def test_a_model_without_memory_is_refused(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path / "x", model=torch.nn.Linear(2, 2))
+    with pytest.raises(CheckpointMismatch, match=r"weight is on the meta device"):
+        checkpoint.load(path, model=torch.nn.Linear(2, 2, device="meta"))
+
+
 def test_what_convert_cannot_do(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "x", step=1)
     with pytest.raises(CheckpointError, match="there is no kind of checkpoint 'zip'"):

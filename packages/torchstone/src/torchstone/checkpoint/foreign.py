@@ -92,9 +92,21 @@ def _as_sections(kind: Format, content: Any) -> Foreign:
         return Foreign(kind, {"model": content})
     sections = {_SECTIONS[name]: content[name] for name in content if name in known}
     rest = {name: one for name, one in content.items() if name not in known and name != "step"}
-    sections["metadata"] = {**sections.get("metadata", {}), **rest}
+    if "rng" in sections and not _is_random_state(sections["rng"]):
+        rest["rng"] = sections.pop("rng")
     step = content.get("step")
+    if isinstance(step, torch.Tensor) and step.numel() == 1 and not step.is_floating_point():
+        step = step.item()
+    if "step" in content and not isinstance(step, int):
+        rest["step"] = step
+    metadata = sections.get("metadata", {})
+    sections["metadata"] = {**(metadata if isinstance(metadata, Mapping) else {"metadata": metadata}), **rest}
     return Foreign(kind, sections, step if isinstance(step, int) else None)
+
+
+def _is_random_state(value: Any) -> bool:
+    """Whether a section has the state of all generators, as :func:`.states.random_state` returns it."""
+    return isinstance(value, Mapping) and {"torch", "numpy", "python"} <= value.keys()
 
 
 def write(path: Path, to: Format, content: Mapping[str, Any]) -> None:

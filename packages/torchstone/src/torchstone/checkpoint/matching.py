@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..errors import CheckpointMismatch
 from ..torch_internals import dynamo
 from ..torch_internals import tensors as internals
 
@@ -78,6 +79,12 @@ def match_module(
         return select is None or any(fnmatch.fnmatchcase(prefix + name, one) for one in select)
 
     own = {name: one for name, one in module.state_dict().items() if chosen(name)}
+    for name, one in own.items():
+        if isinstance(one, torch.Tensor) and one.is_meta:
+            raise CheckpointMismatch(
+                f"{prefix}{name} is on the meta device, where tensors have no values",
+                hint='give the model memory first: model.to_empty(device="cpu")',
+            )
     found = {name: one for name, one in saved.items() if chosen(name)}
     report.missing += [prefix + name for name in own if name not in found]
     report.unexpected += [prefix + name for name in found if name not in own]
