@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torchstone.config import override
-from torchstone.device import regions
+from torchstone.device import lazy, regions
 from torchstone.errors import EngineError, IndexOutOfRange, InvalidValue
 from torchstone.runtime import executable
 
@@ -403,6 +403,33 @@ def test_views_of_conjugates_bytes_and_other_dtypes() -> None:
         return x, c.imag, grown, empty
 
     mirrored(run)
+
+
+def test_negative_and_conjugate_views_are_two_things() -> None:
+    z = torch.tensor([1 + 2j], device="pjrt")
+    assert (torch._neg_view(z) + 1j).tolist() == [-1 - 1j]
+    assert (torch._neg_view(z.conj()) + 1j).tolist() == [-1 + 3j]
+
+
+def test_threads_may_share_a_context() -> None:
+    shared, entered, left = torch.pjrt.lazy(), threading.Event(), threading.Event()
+    found = []
+
+    def first() -> None:
+        with torch.pjrt.lazy():
+            with shared:
+                entered.set()
+                left.wait(30)
+            found.append(lazy.wanted())
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    entered.wait(30)
+    with shared:
+        left.set()
+        thread.join()
+    assert found == [True]
+    assert not lazy.wanted()
 
 
 def test_nothing_leaks() -> None:

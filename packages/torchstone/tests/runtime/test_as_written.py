@@ -31,6 +31,7 @@ PAIRS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "sum and difference": lambda x, _: 1e8 - x - 1e8,
     "multiples of a power of two": lambda x, y: x * 0.5 + y * 0.5,
     "logarithm of a power": lambda x, _: torch.log((x.clamp(-1e3, 1e3) + 0.5) ** 5),
+    "logarithm of an inverse root": lambda x, _: torch.log(torch.rsqrt(torch.copysign(x * 0, x))),
     "root of a square": lambda x, _: torch.sqrt(x * x),
     "root of a power": lambda x, _: torch.sqrt(x**2),
 }

@@ -92,7 +92,7 @@ class Call:
                     place,
                     box.dtype.name,
                     box.nbytes,
-                    value.is_neg() or (dtype in _COMPLEX and value.is_conj() and 2),
+                    value.is_neg() + (2 if dtype in _COMPLEX and value.is_conj() else 0),
                 )
             )
 

@@ -33,8 +33,10 @@ class _Mode(threading.local):
     batch.
     """
 
-    wanted: bool | None = None
-    batch: Batch | None = None
+    def __init__(self) -> None:
+        self.wanted: bool | None = None
+        self.before: list[bool | None] = []
+        self.batch: Batch | None = None
 
 
 _mode = _Mode()
@@ -63,17 +65,16 @@ class lazy(ContextDecorator):
 
     def __init__(self, enabled: bool = True) -> None:
         self._enabled = enabled
-        self._before: list[bool | None] = []
 
     def _recreate_cm(self) -> lazy:
         return lazy(self._enabled)
 
     def __enter__(self) -> None:
-        self._before.append(_mode.wanted)
+        _mode.before.append(_mode.wanted)
         _mode.wanted = self._enabled
 
     def __exit__(self, *_: object) -> None:
-        _mode.wanted = self._before.pop()
+        _mode.wanted = _mode.before.pop()
         if not wanted():
             run_own()
 

@@ -5,8 +5,8 @@ XLA's algebraic simplifier treats floats as if their range had no limits:
 * it turns a division by one number into a product with its reciprocal, which is 0 for a large number;
 * it merges the constants of two products or two sums, and replaces two divisions by one division by a
   product. Each of these may overflow, or lose digits that the separate steps keep;
-* it replaces the logarithm of a power by a multiple of a logarithm, which is a number where the power is
-  negative and its logarithm NaN.
+* it replaces the logarithm of a power, or of a reciprocal root, by a multiple of a logarithm. That is not NaN
+  where the power is negative, or the root is that of -0.0.
 
 Optimization barriers prevent this. XLA removes them after the simplifier has run and before fusion, so they
 cost nothing at run time.
@@ -181,7 +181,7 @@ def _sum(op: Any) -> Iterator[int]:
 
 
 def _logarithm(op: Any) -> Iterator[int]:
-    if _is_made_by(op.operands[0], "stablehlo.power"):
+    if _is_made_by(op.operands[0], "stablehlo.power", "stablehlo.rsqrt"):
         yield 0
 
 

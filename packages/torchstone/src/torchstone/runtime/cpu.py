@@ -22,7 +22,7 @@ from . import (
 )
 from .engine import XlaValue
 
-VERSION = 10
+VERSION = 11
 """Part of the compilation cache's keys: increase it whenever the result of :func:`rewrite` changes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
