@@ -299,6 +299,23 @@ def test_many_descriptors_are_not_left_open(saved: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) < before + 5 < most
 
 
+def test_a_signal_handler_may_save_while_it_interrupts_a_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:  # a handler runs between two instructions of the first save
+        if not found:
+            found.append(None)
+            found.append(checkpoint.save(tmp_path / "inner", step=2))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    outer = checkpoint.save(tmp_path / "outer", step=1)
+    assert (checkpoint.load(outer).step, checkpoint.load(found[1]).step) == (1, 2)
+
+
 def test_every_error_of_a_checkpoint_is_one_class() -> None:
     for one in (CheckpointBusy, CheckpointDamaged, CheckpointMismatch, CheckpointVersionError):
         assert issubclass(one, CheckpointError)

@@ -221,10 +221,13 @@ def _keys(places: list[tuple[str, ...]]) -> list[str]:
 
 
 class _Turns:
-    """Lets only one save of this process run at a time, in the order in which they were requested."""
+    """Lets only one save of this process run at a time, in the order in which they were requested.
+
+    A signal handler that interrupts a save may save too, to another path.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="torchstone-save")
         self.last: Future[Any] | None = None
 
