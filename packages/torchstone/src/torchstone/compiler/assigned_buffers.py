@@ -7,7 +7,7 @@ become updates of the program's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,14 +27,14 @@ def written_at_the_end(module: torch.nn.Module) -> Iterator[None]:
     that was None and is not saved with the model is None again in each call. Calls raise
     :class:`CaptureError` for other buffers that were None, and for new values of another shape or dtype.
     """
-    own = [(buffers, dict(buffers)) for buffers in map(_buffers, module.modules())]
-    before: dict[str, dict[str, Tensor | None]] = {}
+    own = _kept(module)
+    before: list[_Kept] = []
 
     def begin(*_: Any) -> None:
-        before.update((path, dict(_buffers(part))) for path, part in module.named_modules())
+        before[:] = _kept(module)
 
     def end(*_: Any) -> None:
-        for old, new in [*_assigned(module, before)]:
+        for old, new in [*_assigned(before)]:
             old.copy_(new)
 
     handles = [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
@@ -43,28 +43,29 @@ def written_at_the_end(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-        for buffers, kept in own:
-            _put_back(buffers, kept)
+        for _, part, kept in own:
+            _put_back(part, kept)
 
 
-def _buffers(module: torch.nn.Module) -> dict[str, Tensor | None]:
-    """Return the dict in which ``module`` itself keeps its buffers."""
-    return members(module)[1]
+_Kept = tuple[str, torch.nn.Module, dict[str, Tensor | None]]
+"""A module with its path and the buffers that it has itself."""
 
 
-def _put_back(buffers: dict[str, Tensor | None], kept: dict[str, Tensor | None]) -> None:
+def _kept(module: torch.nn.Module) -> list[_Kept]:
+    return [(path, part, dict(members(part)[1])) for path, part in module.named_modules()]
+
+
+def _put_back(module: torch.nn.Module, kept: dict[str, Tensor | None]) -> None:
+    buffers = members(module)[1]
     buffers.clear()
     buffers.update(kept)
 
 
-def _assigned(
-    module: torch.nn.Module, before: dict[str, dict[str, Tensor | None]]
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _assigned(before: Sequence[_Kept]) -> Iterator[tuple[Tensor, Tensor]]:
     """Put the buffers of ``before`` back, and yield those that were assigned, each with its new value."""
-    for path, part in module.named_modules():
-        buffers = _buffers(part)
-        now, kept = dict(buffers), before.get(path, {})
-        _put_back(buffers, kept)
+    for path, part, kept in before:
+        now = dict(members(part)[1])
+        _put_back(part, kept)
         for name, old in kept.items():
             new = now.get(name)
             if new is old:

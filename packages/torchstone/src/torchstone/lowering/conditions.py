@@ -173,13 +173,14 @@ def _as_many_as_selected(self: Tensor, indices: Sequence[Tensor | None], values:
     return (mask != 0).sum() == values.shape[place]
 
 
-WRITTEN = ValueRule(
-    lambda given: (
-        f"shape mismatch: value tensor of shape {list(given['values'].shape)} cannot be broadcast to indexing"
-        " result"
-    ),
-    _as_many_as_selected,
-)
+def shape_mismatch(values: Tensor) -> str:
+    """Return PyTorch's message for ``values`` that do not fit the elements that a mask selects."""
+    return (
+        f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result"
+    )
+
+
+WRITTEN = ValueRule(lambda given: shape_mismatch(given["values"]), _as_many_as_selected)
 SELECTED = ValueRule(lambda given: f"shape '{list(given['sizes'])}' is invalid for input", _selected)
 
 

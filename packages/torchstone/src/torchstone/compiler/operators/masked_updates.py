@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ...lowering.conditions import shape_mismatch
 from ...torch_internals.dispatch import call_compiled
 from ...torch_internals.operators import OpOverload, namespace, schema_of
 from ..assertions import require
@@ -41,11 +42,7 @@ def index_put(
         return NotImplemented
     held = mask.to(torch.bool)
     if place >= 0 and values.shape[place] != 1:
-        require(
-            lambda: held.sum() == values.shape[place],
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing"
-            " result",
-        )
+        require(lambda: held.sum() == values.shape[place], shape_mismatch(values))
     new = values if place < 0 else _spread(values, held, place)
     return torch.where(held.reshape(mask.shape + (1,) * rest), self + new if accumulate else new, self)
 
