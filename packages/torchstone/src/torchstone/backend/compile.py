@@ -43,22 +43,23 @@ from .region import compile_region
 from .saved import save_channels_last, take_as_given
 from .sharing import HeedingMemory
 from .specialize import SpecializingRegion, is_symbolic
+from .unknown import UnknownSizes
 
 
 def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Return the function that ``torch.compile`` calls instead of ``module``."""
     compiling(options.passes)  # raises if the passes do not fit together, before anything is traced
     records: list[GraphRecord] = []
-    effects = Effects(module)
+    effects, unknown = Effects(module), UnknownSizes()
 
     def partition(joint: GraphModule, *arguments: Any, **settings: Any) -> Any:
         effects.note(joint)
         return min_cut_partition(joint, *arguments, **settings)
 
     compiler = aot_autograd(
-        fw_compiler=partial(_compile_part, "forward", options, records, effects),
-        bw_compiler=partial(_compile_part, "backward", options, records, effects),
-        inference_compiler=partial(_compile_part, "inference", options, records, effects),
+        fw_compiler=partial(_compile_part, "forward", options, records, effects, unknown),
+        bw_compiler=partial(_compile_part, "backward", options, records, effects, unknown),
+        inference_compiler=partial(_compile_part, "inference", options, records, effects, unknown),
         partition_fn=partition,
         decompositions=expanding(decompositions(training=True)),
         keep_inference_input_mutations=True,
@@ -102,6 +103,7 @@ def _compile_part(
     options: Options,
     records: list[GraphRecord],
     effects: Effects,
+    unknown: UnknownSizes,
     module: GraphModule,
     inputs: Sequence[Any],
 ) -> Callable[..., Any]:
@@ -114,6 +116,7 @@ def _compile_part(
     metadata = _metadata(kind)
     effects.note(module, metadata)
     aliasing = _aliasing(metadata)
+    unknown.mark(module)
     if is_symbolic(module):
         region = SpecializingRegion(module, options, record, aliasing)
     else:

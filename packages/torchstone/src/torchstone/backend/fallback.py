@@ -15,6 +15,7 @@ from ..compiler.support import unsupported_reason
 from ..lowering import load
 from .part import Run
 from .passes import DIVIDING_PART, Region
+from .unknown import is_number, is_unknown
 from .watching import compile_part
 
 
@@ -22,7 +23,9 @@ class _Lowerable(OperatorSupportBase):
     """Tells the partitioner which nodes the registry can lower."""
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return node.op == "call_function" and unsupported_reason(node, load()) is None
+        if node.op != "call_function" or is_unknown(node):
+            return False
+        return unsupported_reason(node, load()) is None
 
 
 class MixedGraph:
@@ -34,6 +37,7 @@ class MixedGraph:
             region.module, _Lowerable(), allows_single_node_partition=True
         )
         self._module = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="compiled_")
+        _move_checks_up(self._module)
         self._parts: dict[str, Run] = {}
         for node in self._module.graph.find_nodes(op="call_module"):
             part = getattr(self._module, node.target)
@@ -46,6 +50,18 @@ class MixedGraph:
         with torch.no_grad():
             results = _Runner(self._module, self._parts).run(*inputs)
         return self._outputs.assemble(inputs, results)
+
+
+def _move_checks_up(module: GraphModule) -> None:
+    """Make checks of sizes that depend on values run before anything that relies on them."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if is_unknown(node) and node.op == "call_function" and (value is None or is_number(value)):
+            last = max(node.all_input_nodes, default=None)  # nodes compare by their place in the graph
+            if last is not None:
+                last.append(node)
+    module.recompile()
 
 
 def _listed_output(module: GraphModule) -> None:

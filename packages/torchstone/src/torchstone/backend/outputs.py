@@ -10,23 +10,28 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from ..compiler.graphs import output_node, output_values
 from ..torch_internals.operators import OpOverload
 from .layouts import memory_order
+from .unknown import is_unknown
 
 
 def viewed(node: Node) -> Node | None:
-    """Return the node that ``node`` is a view of; None if ``node`` has memory of its own."""
+    """Return the node that ``node`` is a view of; None if it is not a view of one node alone."""
+    return shown(node) if len(node.all_input_nodes) == 1 else None
+
+
+def shown(node: Node) -> Node | None:
+    """Return the node that ``node`` is a view of, as :func:`viewed`, also if sizes of the view are nodes."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
-        return None
-    if len(node.all_input_nodes) != 1:
         return None
     source = node.args[0]
     if node.target is operator.getitem:  # one of the views that ``split`` and ``unbind`` make
@@ -52,6 +57,13 @@ def root(node: Node) -> Node:
     """Return the node that owns the memory of ``node``: the base of its views, or ``node`` itself."""
     chain = views(node)
     return node if not chain else chain[0].all_input_nodes[0]
+
+
+def memory_owner(node: Node) -> Node:
+    """Return the node that owns the memory of ``node``, also through views whose sizes depend on values."""
+    while (source := shown(node)) is not None:
+        node = source
+    return node
 
 
 class Remade(NamedTuple):
@@ -105,6 +117,10 @@ class ViewToMake:
         return base
 
 
+Late = Callable[[list[Any]], Callable[[Any], Any]]
+"""Makes a function that makes a view, from a list that has the sizes of the view."""
+
+
 @dataclass(frozen=True)
 class Outputs:
     """The recipe that puts a graph's outputs together.
@@ -113,7 +129,8 @@ class Outputs:
     (``results`` is their count), then one view for each of ``steps``, a pair of an earlier tensor's index and
     the function that makes the view. ``sources`` has a pair for each output: True and an index into this
     list, or False and a constant. ``remade`` lists the outputs that AOTAutograd makes anew: position, base,
-    shape and views.
+    shape and views. ``sized`` lists those whose sizes depend on values: functions make the views from the
+    list, which has these sizes too.
     """
 
     inputs: list[int]
@@ -121,11 +138,12 @@ class Outputs:
     steps: list[tuple[int, Callable[[Any], Any]]]
     sources: list[tuple[bool, Any]]
     remade: list[tuple[int, Remade, torch.Size, Sequence[Callable[[Any], Any]]]]
+    sized: list[tuple[int, Remade, Sequence[Late]]] = field(default_factory=list)
 
     @cached_property
     def plain(self) -> bool:
         """Whether the outputs are exactly the engine's results, in the same order."""
-        engine_only = not self.inputs and not self.remade
+        engine_only = not self.inputs and not self.remade and not self.sized
         return engine_only and self.sources == [(True, i) for i in range(self.results)]
 
     def assemble(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
@@ -135,6 +153,10 @@ class Outputs:
         outputs = [tensors[value] if among else value for among, value in self.sources]
         for position, (of_input, base), shape, views in self.remade:
             outputs[position] = ViewToMake((inputs if of_input else outputs)[base], shape, views)
+        for position, (of_input, base), makers in self.sized:
+            views = [view_of(tensors) for view_of in makers]
+            owner = (inputs if of_input else outputs)[base]
+            outputs[position] = ViewToMake(owner, outputs[position].shape, views)
         return outputs
 
 
@@ -151,20 +173,25 @@ def split_outputs(
     values = output_values(module)
     new = {position: values[output] for position, output in aliasing.written.items()} | dict(mutated or {})
     made: list[tuple[int, Remade, torch.Size, Sequence[Callable[[Any], Any]]]] = []
+    sized: list[tuple[int, Remade, list[Node]]] = []
     for place, base in aliasing.remade.items():
         bases = [(inputs if base.of_input else values)[base.position]]
         if base.of_input and base.position in new:
             bases.append(new[base.position])  # the value that the input has when the view is made
         chain = next((found for one in bases if (found := _views_of(one, values[place])) is not None), None)
-        if chain is not None:
+        if chain is not None and any(map(is_unknown, chain)):
+            sized.append((place, base, chain))
+        elif chain is not None:
             made.append((place, base, values[place].meta["val"].shape, [_applied(node) for node in chain]))
     for place, *_ in made:
         values[place] = None
-    tensors = [value for value in dict.fromkeys(values) if _is_tensor(value)]
+    numbers = [one for *_, chain in sized for node in chain for one in node.all_input_nodes[1:]]
+    tensors = [value for value in dict.fromkeys([*values, *numbers]) if _is_made(value)]
     roots = {value: root(value) for value in tensors}
     shared = Counter(roots.values())
     for value, whole in roots.items():
-        if whole not in position and shared[whole] == 1 and _is_all_of(value, whole):
+        alone = whole not in position and shared[whole] == 1 and not is_unknown(value)
+        if alone and _is_all_of(value, whole):
             roots[value] = value  # no other output shares the memory, so the value may be computed directly
     owners = dict.fromkeys(roots.values())
     given = [owner for owner in owners if owner in position]
@@ -182,17 +209,24 @@ def split_outputs(
         for value in values
     ]
     output_node(module).args = (tuple(computed),)
-    return Outputs([position[owner] for owner in given], len(computed), steps, sources, made)
+    late: list[tuple[int, Remade, Sequence[Late]]] = [
+        (place, base, [_applied_late(node, place_of) for node in chain]) for place, base, chain in sized
+    ]
+    return Outputs([position[owner] for owner in given], len(computed), steps, sources, made, late)
 
 
 def _views_of(base: Any, value: Any) -> list[Node] | None:
     """Return the views that lead from ``base`` to ``value``; None if ``value`` is not a view of ``base``."""
     if not _is_tensor(base) or not _is_tensor(value):
         return None
-    chain = views(value)
-    if base in chain:
-        return chain[chain.index(base) + 1 :]
-    return chain if root(value) is base else None
+    chain: list[Node] = []
+    while value is not base:
+        source = shown(value)
+        if source is None:
+            return None
+        chain.insert(0, value)
+        value = source
+    return chain
 
 
 def erase_unused_views(module: GraphModule) -> list[Any]:
@@ -207,6 +241,11 @@ def erase_unused_views(module: GraphModule) -> list[Any]:
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def _is_made(value: Any) -> bool:
+    """Whether an output is a tensor, or a number that depends on values, and not a constant."""
+    return _is_tensor(value) or (isinstance(value, Node) and is_unknown(value))
 
 
 def _is_all_of(view: Node, base: Node) -> bool:
@@ -230,3 +269,15 @@ def _applied(node: Node) -> Callable[[Any], Any]:
         only = rest[0]
         return lambda tensor: target(tensor, only)
     return lambda tensor: target(tensor, *rest, **options)
+
+
+def _applied_late(node: Node, place_of: Mapping[Node, int]) -> Late:
+    """Return what :func:`_applied` does, as a function of a list that has the sizes at ``place_of``."""
+    target: Any = node.target
+    rest = node.args[1:], dict(node.kwargs)
+
+    def view_of(values: list[Any]) -> Callable[[Any], Any]:
+        args, options = map_arg(rest, lambda one: values[place_of[one]])
+        return lambda tensor: target(tensor, *args, **options)
+
+    return view_of

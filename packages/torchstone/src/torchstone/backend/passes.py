@@ -16,13 +16,15 @@ from ..compiler.passes import (
     survey_operators,
 )
 from ..compiler.pipeline import Pass, Pipeline, Unit, compiler_pass
+from ..compiler.support import UNKNOWN
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
 from ..torch_internals.operators import namespace
 from .layouts import Orders, arrange_layouts
 from .options import Options
-from .outputs import NO_ALIASING, Aliasing, Outputs, erase_unused_views, root, split_outputs
+from .outputs import NO_ALIASING, Aliasing, Outputs, erase_unused_views, memory_owner, split_outputs
 from .records import GraphRecord
+from .unknown import is_unknown
 
 aten = namespace("aten")
 
@@ -140,7 +142,9 @@ def extract_mutations(module: GraphModule, remade: Container[int]) -> dict[int, 
     output = output_node(module)
     with graph.inserting_before(output):
         for place, value in enumerate(outputs):
-            if place - len(sources) not in remade and isinstance(value, Node) and root(value) in sources:
+            if place - len(sources) in remade or not isinstance(value, Node):
+                continue
+            if memory_owner(value) in sources:
                 outputs[place] = graph.call_function(aten.clone.default, (value,))
                 outputs[place].meta = {**value.meta, "val": value.meta["val"].clone()}
     output.args = (tuple(outputs),)
@@ -154,7 +158,8 @@ def _fitted(graph: Graph, node: Node, target: Node, source: Any) -> Any:
         if have.dtype != want.dtype:
             source = graph.call_function(aten._to_copy.default, (source,), {"dtype": want.dtype})
             source.meta["val"] = have = have.to(want.dtype)
-        if have.shape != want.shape:
-            source = graph.call_function(aten.expand.default, (source, list(want.shape)))
-            source.meta["val"] = have.expand(want.shape)
+        if is_unknown(node) or have.shape != want.shape:
+            expanded = graph.call_function(aten.expand.default, (source, list(want.shape)))
+            expanded.meta = {"val": want} | ({UNKNOWN: True} if is_unknown(node) else {})
+            source = expanded
     return source

@@ -17,6 +17,7 @@ from .outputs import Aliasing
 from .part import Run
 from .passes import DIVIDING, Region
 from .records import GraphRecord
+from .unknown import is_unknown
 from .watching import compile_part
 
 
@@ -42,7 +43,8 @@ def compile_region(
     if unsupported:
         _report_fallback(unsupported, options, record)
     record.draws |= region.survey.seeded
-    run = MixedGraph(region) if region.survey.eager else compile_part(region, static)
+    mixed = region.survey.eager or any(map(is_unknown, module.graph.nodes))
+    run = MixedGraph(region) if mixed else compile_part(region, static)
     return _Mutating(run, list(region.mutated)) if region.mutated else run
 
 

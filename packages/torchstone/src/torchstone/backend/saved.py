@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from ..compiler.graphs import output_values
 from ..torch_internals.operators import namespace
 from .outputs import root, viewed
+from .unknown import is_unknown
 
 aten = namespace("aten")
 
@@ -40,7 +41,9 @@ def save_channels_last(module: GraphModule, saved: slice) -> list[tuple[int, ...
         if value not in computed or value in given or shown[value] > 1:
             continue
         tensor = value.meta.get("val")
-        if isinstance(tensor, torch.Tensor) and tensor.dim() in _FORMATS and tensor.is_contiguous():
+        if is_unknown(value) or not isinstance(tensor, torch.Tensor) or tensor.dim() not in _FORMATS:
+            continue
+        if tensor.is_contiguous():
             value.meta["val"] = moved = tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
             chosen[value] = moved.stride()
     return [chosen.get(value) for value in values]

@@ -15,16 +15,17 @@ from torch.fx.node import map_arg
 from .. import spans
 from ..compiler.graphs import settle_inplace_views
 from ..compiler.operators.tracing import mended_operators
+from ..compiler.support import UNKNOWN
 from ..torch_internals import pytree
 from ..torch_internals.fake import DynamicOutputShapeException, FakeTensorMode
 from ..torch_internals.patches import tracing
-from ..torch_internals.tensors import neg_view
 from ..torch_internals.tracing import make_fx
 from .options import Options
 from .outputs import Aliasing
 from .part import Run
 from .records import GraphRecord
 from .region import compile_region
+from .unknown import KnownSizes, as_traced, is_unknown, known_form
 
 _KEPT = (
     "stack_trace",
@@ -65,16 +66,32 @@ class SpecializingRegion:
         self._options = options
         self._record = record
         self._aliasing = aliasing
+        unknown = [
+            (position, node.meta["val"])
+            for position, node in enumerate(module.graph.find_nodes(op="placeholder"))
+            if is_unknown(node)
+        ]
+        self._unknown: list[tuple[int, Any]] = unknown
+        """The inputs with sizes or numbers that depend on values: position and traced value."""
         self._regions: OrderedDict[Any, Run] = OrderedDict()
         self._lock = threading.Lock()  # protects the dictionary only; nothing else happens while it is held
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         key = tuple(map(form, inputs))
+        if self._unknown:
+            key = self._without_unknown(key)
         region = self._found(key)
         if region is None:
             with tracing():  # a caller that is tracing holds this lock already, so it cannot cause a deadlock
                 region = self._found(key) or self._add(key, inputs)
         return region(inputs)
+
+    def _without_unknown(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return ``key`` without the sizes and numbers that depend on values: they need no new region."""
+        parts = list(key)
+        for position, traced in self._unknown:
+            parts[position] = known_form(parts[position], traced)
+        return tuple(parts)
 
     def _found(self, key: Any) -> Run | None:
         with self._lock:
@@ -118,29 +135,26 @@ def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [
-        mode.from_tensor(_as_traced(value.detach(), node.meta["val"]), static_shapes=True)
-        if isinstance(value, torch.Tensor)
+        mode.from_tensor(as_traced(value.detach(), node.meta["val"]), static_shapes=True)
+        if isinstance(value, torch.Tensor) and not is_unknown(node)
         else value
         for value, node in zip(inputs, module.graph.nodes, strict=False)
     ]
     with tracing(), mended_operators(), mode, torch.no_grad():
-        if any(isinstance(child, GraphModule) for child in module.children()):
+        unknown = any(map(is_unknown, module.graph.nodes))
+        if not unknown and any(isinstance(child, GraphModule) for child in module.children()):
             return _retraced(module, fakes)
-        return _evaluated(module, fakes, mode)
+        return _evaluated(module, fakes, mode, KnownSizes(module, inputs) if unknown else None)
 
 
-def _as_traced(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
-    """Return ``tensor`` with the lazy conjugate and negative bits of ``traced``; its values do not matter.
+def _evaluated(
+    module: GraphModule, fakes: list[Any], mode: FakeTensorMode, known: KnownSizes | None
+) -> GraphModule:
+    """Copy the graph node by node; the metadata of each is its value for ``fakes``. Nothing is traced.
 
-    The bits of a gradient are not known when its graph is traced, so they may differ.
+    Calls that eager PyTorch must run, because sizes depend on values, are copied as they are. ``known`` has
+    the other sizes; it is None if there are no such calls.
     """
-    if tensor.is_conj() != traced.is_conj():
-        tensor = tensor.conj()
-    return tensor if tensor.is_neg() == traced.is_neg() else neg_view(tensor)
-
-
-def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> GraphModule:
-    """Copy the graph node by node; the metadata of each is its value for ``fakes``. Nothing is traced."""
     graph, feed = Graph(), iter(fakes)
     made: dict[Node, Any] = {}
     """Maps each node to what replaces it: a node of the new graph, or a number."""
@@ -152,6 +166,13 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
         args, kwargs = map_arg((node.args, node.kwargs), made.__getitem__)
         if node.op == "output":
             graph.output(*args)
+            continue
+        if known is not None and known.leaves_open(node):
+            if node.op == "placeholder":
+                next(feed)
+            copy = graph.create_node(node.op, node.target, args, kwargs, node.name)
+            copy.meta = {**node.meta, UNKNOWN: True, "val": known.settled(node)}
+            made[node] = copy
             continue
         if node.op == "placeholder":
             value = next(feed)

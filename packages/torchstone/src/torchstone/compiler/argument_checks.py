@@ -14,12 +14,13 @@ from ..torch_internals.operators import OpOverload
 from .graphs import bind_schema, fake_arguments, location_text, operator_nodes
 from .operators import registry
 from .rehearsal import refusal
+from .support import UNKNOWN
 
 
 def check_arguments(module: GraphModule) -> None:
     """Raise :class:`CaptureError` with PyTorch's message for the first call that eager PyTorch refuses."""
     for node in operator_nodes(module):
-        if not isinstance(node.target, OpOverload):
+        if not isinstance(node.target, OpOverload) or UNKNOWN in node.meta:
             continue
         check = registry.record(node.target).arguments
         said = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs))) if check else None

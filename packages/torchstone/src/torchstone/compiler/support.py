@@ -83,6 +83,13 @@ NO_FORM = "no_bounded_form"
 """The key in a node's metadata of the reason why the node cannot have sizes that depend on values."""
 
 
+UNKNOWN = "depends_on_values"
+"""The key in a node's metadata that says that ``torch.compile`` leaves the node to eager PyTorch.
+
+Its sizes or numbers depend on values, or those that it takes do.
+"""
+
+
 def unsupported_reason(node: Node, registry: Registry) -> str | None:
     """Return why ``node`` cannot be lowered; None if it can."""
     target = node.target
@@ -96,6 +103,8 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
     if target in (SAVE_RNG, REPLAY_RNG):
         inner = node.args[0 if target is SAVE_RNG else 1]
         return None if inner in registry else f"{inner} has no lowering"
+    if UNKNOWN in node.meta:
+        return "it makes or takes a size or number that depends on values, and programs have fixed sizes"
     if isinstance(target, HigherOrderOperator):
         if "triton_kernel" in str(target):
             return "it is a Triton kernel, which is code for a GPU and not for a compiler of StableHLO"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .probing import Internal
@@ -35,6 +37,15 @@ def derivative_in_progress() -> str | None:
     """Return the name of the derivative that autograd computes in this thread, or None if there is none."""
     node = _current_autograd_node()
     return None if node is None else str(node.name())
+
+
+def unbacked_symbols(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> set[Any]:
+    """Return the symbols in ``number`` that depend on values.
+
+    They include those whose values became known after ``number`` was traced, through ``torch._check``.
+    """
+    first: set[Any] = free_unbacked_symbols(getattr(number.node, "_expr", None))
+    return first | free_unbacked_symbols(number)
 
 
 def traced_size(size: int | torch.SymInt) -> int | None:
