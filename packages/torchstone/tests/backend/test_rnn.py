@@ -329,3 +329,16 @@ class TestExport:
         output, last = network(packed, hx)
         found = program(packed.data, packed.batch_sizes, *hx)
         agree(list(found), [t.detach() for t in (output.data, *last)])
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_strides_of_results_without_gradients(kind: Callable[..., nn.RNNBase]) -> None:
+    network = kind(INPUTS, HIDDEN, num_layers=2, batch_first=True)
+    x, states = torch.randn(BATCH, TIME, INPUTS), torch.randn(BATCH, 2, HIDDEN).transpose(0, 1)
+    with torch.no_grad():
+        for args in ((x,), (x, (states, states) if kind is nn.LSTM else states)):
+            found = zip(
+                pytree.tree_leaves(compiled(network)(*args)), pytree.tree_leaves(network(*args)), strict=True
+            )
+            for one, other in found:
+                torch.testing.assert_close(one, other, check_stride=True)

@@ -309,7 +309,10 @@ def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
                 lambda: f"Expected a hidden state for a batch of {batch}, got {states[0].shape[1]}",
             )
         width = states[0].shape[2] * (2 if bidirectional else 1)
-        return input.new_empty((*input.shape[:-1], width)), *(torch.empty_like(state) for state in states)
+        lasts = [state.new_empty(state.shape) for state in states]
+        if packed or not options[5]:
+            return input.new_empty((*input.shape[:-1], width)), *lasts
+        return input.new_empty((steps, batch, width)).transpose(0, 1), *lasts  # the kernel's own memory order
 
     return shapes
 
