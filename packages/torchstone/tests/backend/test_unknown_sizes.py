@@ -197,3 +197,19 @@ def test_branches_take_sizes_that_depend_on_values(dynamic: bool) -> None:
 def test_no_fallback_refuses_sizes_that_depend_on_values() -> None:
     with pytest.raises(BackendCompilerFailed, match="a size or number that depends on values"):
         compiled(lambda x: x[x > 0] * 2, fallback=False)(values(0))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_branches_beside_calls_in_eager_pytorch_are_compiled(dynamic: bool) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        def grown(y: torch.Tensor) -> torch.Tensor:
+            return y.exp()
+
+        first = torch.cond(x.sum() > 0, torch.sin, grown, (x,))
+        found = x[x > 0].sum()
+        last: torch.Tensor = torch.cond(found > 2, torch.sin, grown, (first * found,))
+        return last + first
+
+    fast = compiled(function, dynamic)
+    for seed in range(3):
+        torch.testing.assert_close(fast(values(seed)), function(values(seed)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ class _Lowerable(OperatorSupportBase):
     """Tells the partitioner which nodes the registry can lower."""
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        if node.op == "get_attr" and _is_subgraph(node):  # a part holds the subgraphs that its calls take
+            return all(self.is_node_supported(submodules, user) for user in node.users)
         if node.op != "call_function" or is_unknown(node):
             return False
         return unsupported_reason(node, load()) is None
@@ -33,6 +36,7 @@ class MixedGraph:
 
     def __init__(self, region: Region) -> None:
         self._outputs = region.outputs
+        _separate_subgraphs(region.module)
         partitioner = CapabilityBasedPartitioner(
             region.module, _Lowerable(), allows_single_node_partition=True
         )
@@ -50,6 +54,22 @@ class MixedGraph:
         with torch.no_grad():
             results = _Runner(self._module, self._parts).run(*inputs)
         return self._outputs.assemble(inputs, results)
+
+
+def _is_subgraph(node: Node) -> bool:
+    """Whether a node reads a subgraph, which control flow takes."""
+    return isinstance(attrgetter(str(node.target))(node.graph.owning_module), GraphModule)
+
+
+def _separate_subgraphs(module: GraphModule) -> None:
+    """Give each call its own nodes for the subgraphs that it takes, so that they are in the same part."""
+    graph = module.graph
+    for node in filter(_is_subgraph, graph.find_nodes(op="get_attr")):
+        for user in list(node.users)[1:]:
+            with graph.inserting_before(user):
+                copy = graph.get_attr(node.target)
+            copy.meta = dict(node.meta)
+            user.replace_input_with(node, copy)
 
 
 def _move_checks_up(module: GraphModule) -> None:
