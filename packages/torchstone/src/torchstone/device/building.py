@@ -91,7 +91,7 @@ class _Planner:
         self.reads = self._reads()
 
     def plan(self) -> Plan:
-        program = self._program() if self.written or self.new or self.checks else None
+        program = self._narrowed() if self.written or self.new or self.checks else None
         return Plan(
             program=program,
             reads=tuple(self.reads),
@@ -140,6 +140,19 @@ class _Planner:
             place = self.call.places[tensor]
             found[place] = _written_as(self.after[tensor], self.lengths[place], found[place])
         return found
+
+    def _narrowed(self) -> engine.Program:
+        """Return the program, without arguments for boxes whose values it would not use.
+
+        ``fill_`` takes a tensor but does not read its values, so the box may be without values.
+        """
+        program = self._program()
+        read = [place for position, place in enumerate(self.reads) if position in program.read]
+        if read == self.reads:
+            return program
+        self.used = {i for i in self.used if self.call.places[i] < 0 or self.call.places[i] in read}
+        self.reads = read
+        return self._program()
 
     def _program(self) -> engine.Program:
         boxes = [self.call.boxes[place] for place in self.reads]

@@ -76,10 +76,11 @@ class Program:
     """A StableHLO program that is compiled when it first runs.
 
     ``run`` is the function from arrays to arrays, and ``module`` is the program as a portable artifact.
-    ``donated`` lists the arguments whose memory the run may reuse.
+    ``donated`` lists the arguments whose memory the run may reuse. ``read`` has the positions of those
+    arguments that a result depends on.
     """
 
-    __slots__ = ("arguments", "donated", "module", "run")
+    __slots__ = ("arguments", "donated", "module", "read", "run")
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class Program:
         module.build(arguments, body)
         self.arguments = tuple(arguments)
         self.donated = donated
+        self.read = module.arguments_read()
         self.module = module.serialize(hlo.resolve_version("current"))
         self.run: Run = self._first_run
 

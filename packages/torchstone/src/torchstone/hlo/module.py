@@ -172,6 +172,19 @@ class Module:
         )
         return function, [(value.shape, value.dtype) for value in outputs]
 
+    def arguments_read(self) -> set[int]:
+        """Return the positions of those arguments of ``main`` that a result depends on."""
+        with self.context:
+            main = next(op for op in self.op.body.operations if op.name.value == "main")
+            block = main.regions[0].blocks[0]
+            seen: set[Any] = set()
+            left = list(block.operations)[-1:]
+            while left:
+                new = {value for value in _operands(left.pop()) if value not in seen}
+                seen |= new
+                left += [value.owner for value in new if not isinstance(value.owner, ir.Block)]
+            return {i for i, argument in enumerate(block.arguments) if argument in seen}
+
     def verify(self) -> None:
         """Raise :class:`VerificationError` if MLIR's verifier rejects the module."""
         try:
@@ -188,6 +201,16 @@ class Module:
         """Portable StableHLO bytecode for consumers of version ``target`` or later."""
         with self.context:
             return serialize(self.op, target, sharded=self.mesh is not None)
+
+
+def _operands(operation: Any) -> list[Any]:
+    """Return the operands of an operation and of all operations in its regions."""
+    found = list(operation.operands)
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                found += _operands(inner)
+    return found
 
 
 def call_program(key: Any, program: bytes, operands: Sequence[Value]) -> list[Value]:

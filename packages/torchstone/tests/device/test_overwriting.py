@@ -1,0 +1,57 @@
+"""What in-place calls and ``out=`` read of the memory that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchstone.errors import IndexOutOfRange
+
+from .mirrored import DEVICE
+
+OVERWRITES: dict[str, Callable[[Tensor], Any]] = {
+    "zero_": lambda x: x.zero_(),
+    "fill_": lambda x: x.fill_(2.0),
+    "fill_ tensor": lambda x: x.fill_(torch.tensor(2.0, device=DEVICE)),
+    "copy_": lambda x: x.copy_(torch.arange(3.0, device=DEVICE)),
+    "copy_ broadcast": lambda x: x.copy_(torch.tensor(3.0, device=DEVICE)),
+    "copy_ from the CPU": lambda x: x.copy_(torch.arange(3.0)),
+    "assignment": lambda x: x.__setitem__(slice(None), 3.0),
+    "through a view": lambda x: x.view(3, 1).copy_(torch.ones(3, 1, device=DEVICE)),
+    "as integers": lambda x: x.view(torch.int32).zero_(),
+    "normal_": lambda x: x.normal_(1.0, 0.0),
+    "bernoulli_": lambda x: x.bernoulli_(1.0),
+    "out": lambda x: torch.full((3,), 2.0, out=x),
+}
+
+
+def left_out() -> Tensor:
+    """Return a tensor of three numbers that has no values, because an earlier call of its batch failed."""
+    made = []
+    with suppress(IndexOutOfRange), torch.pjrt.lazy():
+        torch.arange(3.0, device=DEVICE)[torch.tensor([7], device=DEVICE)]
+        made.append(torch.arange(3.0, device=DEVICE) + 1)
+    return made[0]
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["eager", "fused"])
+@pytest.mark.parametrize("name", OVERWRITES)
+def test_tensors_without_values_take_new_ones(name: str, later: bool) -> None:
+    expected, found = torch.ones(3, device=DEVICE), left_out()
+    OVERWRITES[name](expected)
+    with torch.pjrt.lazy(later):
+        OVERWRITES[name](found)
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["eager", "fused"])
+def test_calls_that_keep_a_part_of_a_tensor_need_its_values(later: bool) -> None:
+    for call in (lambda x: x[:2].zero_(), lambda x: x.mul_(0), lambda x: x.fill_(x[0])):
+        found = left_out()
+        with pytest.raises(RuntimeError, match="this tensor has no values"), torch.pjrt.lazy(later):
+            call(found)
