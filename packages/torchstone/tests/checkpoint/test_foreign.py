@@ -165,6 +165,61 @@ def test_sections_that_only_have_a_known_name_are_metadata(tmp_path: Path) -> No
     assert checkpoint.load(tmp_path / "y.pt", model=model, optimizer=optimizer).step == 7
 
 
+def optimizer_of(shapes: list[list[int]], *, split: bool = False) -> torch.optim.Optimizer:
+    parameters = [torch.nn.Parameter(torch.ones(shape)) for shape in shapes]
+    groups = [{"params": [one]} for one in parameters] if split else [{"params": parameters}]
+    optimizer = torch.optim.Adam(groups)
+    for one in parameters:
+        one.grad = torch.ones_like(one)
+    optimizer.step()
+    return optimizer
+
+
+@pytest.mark.filterwarnings(ALONE)
+@pytest.mark.parametrize("kind", ["torch", "dcp", "state dict"])
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        ({"shapes": [[3, 2]]}, r"groups of \[1\] parameters in the checkpoint, of \[2\] here"),
+        ({"shapes": [[3, 2], [3], [3]]}, r"groups of \[3\] parameters in the checkpoint, of \[2\] here"),
+        (
+            {"shapes": [[3, 2], [3]], "split": True},
+            r"groups of \[1, 1\] parameters in the checkpoint, of \[2\]",
+        ),
+        ({"shapes": [[3, 2], [4]]}, r"parameter 1 of group 0 of optimizer has the shape \[4\] in the check"),
+    ],
+    ids=["fewer", "more", "groups", "shape"],
+)
+def test_an_optimizer_of_other_parameters_changes_nothing(
+    tmp_path: Path, kind: str, other: Any, text: str
+) -> None:
+    model = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
+    saved = {"model": torch.nn.Linear(2, 3).state_dict(), "optimizer": optimizer_of(**other).state_dict()}
+    if kind == "torch":
+        torch.save(saved, tmp_path / "x")
+    elif kind == "dcp":
+        dcp.save(saved, checkpoint_id=tmp_path / "x")
+    else:
+        checkpoint.save(tmp_path / "x", **saved)
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    with pytest.raises(CheckpointMismatch, match=text):
+        checkpoint.load(tmp_path / "x", model=model, optimizer=optimizer, rng=False)
+    agree(dict(model.state_dict()), before)
+    assert optimizer.state_dict()["state"] == {}
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_what_is_not_the_state_of_an_optimizer_changes_nothing(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.SGD(model.parameters())
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    torch.save({"model": torch.nn.Linear(2, 3).state_dict(), "optimizer": {"lr": 1}}, tmp_path / "x")
+    with pytest.raises(CheckpointMismatch, match="optimizer in the checkpoint is not the state of an optimi"):
+        checkpoint.load(tmp_path / "x", model=model, optimizer=optimizer)
+    agree(dict(model.state_dict()), before)
+
+
 def test_a_model_without_memory_is_refused(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "x", model=torch.nn.Linear(2, 2))
     with pytest.raises(CheckpointMismatch, match=r"weight is on the meta device"):

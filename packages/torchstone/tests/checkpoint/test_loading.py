@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from checkpoint_cases.bits import same
 from torchstone import checkpoint
 from torchstone.errors import CheckpointError, CheckpointMismatch
 
@@ -128,6 +130,62 @@ def test_objects_that_refuse_a_state_are_named(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "x", scaler=torch.amp.GradScaler("cpu", enabled=False))
     with pytest.raises(CheckpointMismatch, match="the GradScaler scaler does not take the state"):
         checkpoint.load(path, scaler=torch.amp.GradScaler("cpu"))
+
+
+class Choosy(torch.nn.Linear):
+    """A module that refuses extra state after it has loaded its tensors."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.extra = 1
+
+    def get_extra_state(self) -> int:
+        return self.extra
+
+    def set_extra_state(self, state: int) -> None:
+        self.extra = state
+        if state == 7:
+            raise ValueError("7 is not allowed")
+
+
+@pytest.mark.parametrize("refused", ["scaler", "model", "rng"])
+def test_an_object_that_refuses_its_state_leaves_the_others_as_they_were(
+    tmp_path: Path, refused: str
+) -> None:
+    def objects() -> dict[str, Any]:
+        model = Choosy()
+        optimizer = torch.optim.Adam(model.parameters(), lr=torch.rand(()).item())
+        model(torch.rand(1, 2)).sum().backward()
+        optimizer.step()
+        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 3])
+        data = torch.utils.data.DataLoader(list(range(4)), generator=torch.Generator().manual_seed(4))
+        loader = checkpoint.ResumableLoader(data)
+        return {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
+
+    saved, here = objects(), objects()
+    if refused == "model":
+        saved["model"].extra = 7
+    path = checkpoint.save(
+        tmp_path / "x", **saved, scaler=torch.amp.GradScaler("cpu", enabled=refused != "scaler")
+    )
+    here["scaler"] = torch.amp.GradScaler("cpu", init_scale=64.0)
+    if refused == "rng":
+        content = {name: one.state_dict() for name, one in {**saved, "scaler": here["scaler"]}.items()}
+        content["rng"] = {"torch": torch.ones(3, dtype=torch.uint8), "numpy": {}, "python": ()}
+        path = tmp_path / "other"
+        torch.save(content, path)
+    iter(here["loader"]).__next__()
+    before = {name: copy.deepcopy(one.state_dict()) for name, one in here.items()}
+    tensors = [one["exp_avg"] for one in here["optimizer"].state.values()]
+    generators = torch.get_rng_state()
+    with pytest.raises(CheckpointMismatch, match=r"do(es)? not take the state in the checkpoint"):
+        checkpoint.load(path, **here)
+    for name, one in here.items():
+        assert same(one.state_dict(), before[name]), name
+    assert all(
+        one["exp_avg"] is old for one, old in zip(here["optimizer"].state.values(), tensors, strict=True)
+    )
+    assert torch.equal(torch.get_rng_state(), generators)
 
 
 def test_mapped_tensors_leave_the_files_alone(saved: Path) -> None:

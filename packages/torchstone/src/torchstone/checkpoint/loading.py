@@ -17,8 +17,9 @@ from . import foreign, manifest
 from .disk import failures_of
 from .manifest import Manifest, damage_of
 from .matching import Report, is_module, match_module, match_optimizer
+from .restoring import give_all
 from .shards import Reader
-from .states import give_random_state, give_state, has_state, present
+from .states import has_state, present
 from .tree import decode, tensors_in
 
 LATEST = "latest"
@@ -185,7 +186,7 @@ def load(
     ``path`` is a folder that :func:`~torchstone.checkpoint.save` wrote, the folder of a
     :class:`~torchstone.checkpoint.Manager` (its latest checkpoint is loaded), a file of ``torch.save`` or
     safetensors, or a folder of ``torch.distributed.checkpoint``. No object is changed until everything that
-    is needed has been checked and compared.
+    is needed has been checked and compared. If an object then refuses its state, the others keep theirs.
 
     - ``rng`` restores the global random generators. None does so if an optimizer is given.
     - ``strict=False`` loads the entries of the model that fit, and lists the others in ``report``.
@@ -219,10 +220,7 @@ def load(
             for name, target in targets.items()
         }
         _refuse_differences(opened, strict=strict)
-        for name, target in targets.items():
-            give_state(target, fitting[name], name)
-        if random is not None:
-            give_random_state(random)
+        give_all(targets, fitting, random)
     except BaseException:
         opened.close()
         raise
@@ -265,7 +263,7 @@ def _fit(target: Any, state: Any, node: Any, name: str, wanted: _Wanted) -> Any:
             cast=wanted.cast,
         )
     if isinstance(target, torch.optim.Optimizer):
-        match_optimizer(target, (node or {}).get("shapes"), name, wanted.report)
+        match_optimizer(target, state, (node or {}).get("shapes"), name, wanted.report)
         return state
     if has_state(target):
         return state

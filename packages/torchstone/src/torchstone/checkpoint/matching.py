@@ -143,29 +143,75 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(*raw)
 
 
+_LIKE_PARAMETERS = frozenset(
+    {
+        "acc_delta",
+        "ax",
+        "exp_avg",
+        "exp_avg_sq",
+        "exp_inf",
+        "grad_avg",
+        "max_exp_avg_sq",
+        "momentum_buffer",
+        "prev",
+        "square_avg",
+        "step_size",
+        "sum",
+    }
+)
+"""Entries in the state of PyTorch's optimizers that have the shape of their parameter."""
+
+
 def match_optimizer(
     optimizer: torch.optim.Optimizer,
+    state: Any,
     shapes: Sequence[Sequence[Sequence[int]]] | None,
     name: str,
     report: Report,
 ) -> None:
-    """Compare groups and shapes of parameters with ``shapes``, those at the save; None if unknown."""
-    if shapes is None:
-        return
+    """Compare groups and shapes of parameters with those at the save.
+
+    ``shapes`` are the shapes at the save. If they are None, they are taken from ``state`` as far as it shows
+    them: the numbers of parameters, and the shapes of those that have momentum or the like.
+    """
     own = [[list(one.shape) for one in group["params"]] for group in optimizer.param_groups]
-    if [len(group) for group in own] != [len(group) for group in shapes]:
+    saved = _shapes_in(state, name) if shapes is None else shapes
+    if [len(group) for group in own] != [len(group) for group in saved]:
         report.optimizer.append(
-            f"{name} has groups of {[len(group) for group in shapes]} parameters in the checkpoint, "
+            f"{name} has groups of {[len(group) for group in saved]} parameters in the checkpoint, "
             f"of {[len(group) for group in own]} here"
         )
         return
-    for g, (group, saved) in enumerate(zip(own, shapes, strict=True)):
-        for i, (here, there) in enumerate(zip(group, saved, strict=True)):
-            if here != list(there):
+    for g, (group, others) in enumerate(zip(own, saved, strict=True)):
+        for i, (here, there) in enumerate(zip(group, others, strict=True)):
+            if there is not None and here != list(there):
                 report.optimizer.append(
                     f"parameter {i} of group {g} of {name} has the shape {list(there)} in the checkpoint, "
                     f"{here} here"
                 )
+
+
+def _shapes_in(state: Any, name: str) -> Sequence[Sequence[Sequence[int] | None]]:
+    """Return the shapes of parameters that an optimizer's state shows, None for those that it does not.
+
+    Raises :class:`CheckpointMismatch` if it is not the state of an optimizer.
+    """
+    try:
+        groups = [list(group["params"]) for group in state["param_groups"]]
+        entries = {key: dict(one) for key, one in state["state"].items()}
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointMismatch(
+            f"{name} in the checkpoint is not the state of an optimizer, with state and param_groups",
+            hint="save what optimizer.state_dict() returns",
+        ) from error
+    return [[_shape_in(entries.get(key, {})) for key in group] for group in groups]
+
+
+def _shape_in(entry: Mapping[str, Any]) -> Sequence[int] | None:
+    for name, one in entry.items():
+        if name in _LIKE_PARAMETERS and isinstance(one, torch.Tensor) and one.dim():
+            return list(one.shape)
+    return None
 
 
 def is_module(target: Any) -> bool:

@@ -120,6 +120,17 @@ def is_saved(module: torch.nn.Module, buffer: str) -> bool:
     return buffer not in module._non_persistent_buffers_set
 
 
+def may_refuse_state(module: torch.nn.Module) -> bool:
+    """Whether ``module.load_state_dict`` runs code of users: hooks, extra state, or overrides."""
+
+    def is_foreign(one: torch.nn.Module) -> bool:
+        methods = (type(one)._load_from_state_dict, type(one).set_extra_state, type(one).load_state_dict)
+        overridden = any(not method.__module__.startswith("torch.") for method in methods)
+        return overridden or bool(one._load_state_dict_pre_hooks or one._load_state_dict_post_hooks)
+
+    return any(map(is_foreign, module.modules()))
+
+
 def mark_as_parameter(tensor: torch.Tensor) -> None:
     """Let ``isinstance(tensor, torch.nn.Parameter)`` hold for a plain tensor."""
     tensor._is_param = True
