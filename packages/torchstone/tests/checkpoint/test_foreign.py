@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import safetensors.torch
 import torch
@@ -59,6 +61,47 @@ def test_there_and_back(tmp_path: Path, kind: Any, optimizer: str) -> None:
     for name in state:
         agree(checkpoint.load(back)[name], checkpoint.load(path)[name])
     assert checkpoint.load(back).step == 7
+
+
+@pytest.mark.parametrize("kind", ["torch", "dcp"])
+def test_values_that_weights_only_refuses_become_plain_ones(tmp_path: Path, kind: Any) -> None:
+    array = numpy.arange(3.0)
+    values = {
+        "ordered": OrderedDict(b=array, a=OrderedDict(c={numpy.int64(1)})),
+        "counts": Counter({"x": numpy.int64(2)}),
+        "set": {numpy.float32(0.5), (1, frozenset({2, 3}))},
+        "frozen": frozenset({1, 2}),
+        "keys": {numpy.int64(3): [array], frozenset({4}): None},
+        "format": torch.channels_last,
+        "generator": numpy.random.default_rng(0),
+    }
+    path = checkpoint.save(tmp_path / "x", **values)
+    other = checkpoint.convert(path, tmp_path / "other", to=kind)
+    if kind == "torch":
+        torch.load(other, weights_only=True)
+    back = checkpoint.convert(other, tmp_path / "back")
+    for name in (other, back):
+        found = checkpoint.load(name).metadata
+        assert torch.equal(found["ordered"].pop("b"), torch.from_numpy(array))
+        assert found["ordered"] == {"a": {"c": {1}}}
+        assert isinstance(found["ordered"], OrderedDict if kind == "torch" else dict)
+        assert found["counts"] == Counter(x=2)
+        assert found["counts"]["y"] == 0
+        assert found["set"] == {0.5, (1, (2, 3))}
+        assert found["frozen"] == {1, 2}
+        assert torch.equal(found["keys"].pop(3)[0], torch.from_numpy(array))
+        assert found["keys"] == {(4,): None}
+        assert found["format"] == "channels_last"
+        generator = numpy.random.default_rng(1)
+        generator.bit_generator.state = found["generator"]["numpy"]
+        assert generator.random() == numpy.random.default_rng(0).random()
+
+
+def test_versions_of_modules_stay_with_converted_models(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
+    path = checkpoint.convert(checkpoint.save(tmp_path / "x", model=model), tmp_path / "y", to="torch")
+    found = torch.load(path, weights_only=True)["model"]
+    assert found._metadata == model.state_dict()._metadata
 
 
 def test_a_plain_state_dict(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def convert(
     (a new folder of ``torch.distributed.checkpoint``) or ``safetensors`` (the model's tensors). With
     ``section``, only that part is written, and a file of ``torch.save`` holds it directly:
     ``section="model"`` gives the plain state dict that ``model.load_state_dict(torch.load(file))`` takes.
+    What ``weights_only`` refuses becomes plainer: a NumPy array becomes a tensor, a frozen set becomes a set.
     Raises :class:`~torchstone.errors.CheckpointError` for an unknown section, and if ``safetensors`` cannot
     hold a section because it has more than tensors.
     """

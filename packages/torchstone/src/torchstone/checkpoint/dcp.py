@@ -164,7 +164,7 @@ def _packed(value: Any) -> Any:
     """
     if isinstance(value, dict):
         made = {key: _packed(one) for key, one in value.items()}
-        if made and all(type(key) is str for key in made):
+        if made and not isinstance(value, Counter) and all(type(key) is str for key in made):
             return made
         return (_PAIRS, "Counter" if isinstance(value, Counter) else "dict", tuple(made.items()))
     return [_packed(one) for one in value] if isinstance(value, list) else value

@@ -6,6 +6,7 @@ Reading runs no code: files of ``torch.save`` are read with ``weights_only``; fo
 from __future__ import annotations
 
 import zipfile
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 from optest.files import NewFile
 
 from ..errors import CheckpointDamaged, CheckpointError
+from ..torch_internals import tensors as internals
 from . import dcp
 from .disk import sync_folder
 
@@ -114,7 +116,7 @@ def write(path: Path, to: Format, content: Mapping[str, Any]) -> None:
 
     A safetensors file holds one section.
     """
-    plain = _tensors_for_arrays(dict(content))
+    plain = _plain(dict(content))
     if to == "dcp":
         dcp.write(path, plain)
         return
@@ -134,14 +136,38 @@ def write(path: Path, to: Format, content: Mapping[str, Any]) -> None:
     sync_folder(path.parent)
 
 
-def _tensors_for_arrays(value: Any) -> Any:
-    """Return ``value`` with tensors and numbers in place of NumPy's, which ``weights_only`` refuses."""
+def _plain(value: Any) -> Any:
+    """Return ``value`` with the types that ``weights_only`` accepts in place of those that it refuses.
+
+    Arrays become tensors, NumPy's scalars numbers, frozen sets sets (or tuples, where a set cannot be), and
+    memory formats their names.
+    """
     if isinstance(value, numpy.ndarray):
         return torch.from_numpy(value)
     if isinstance(value, numpy.generic):
         return value.item()
-    if type(value) is dict:
-        return {key: _tensors_for_arrays(one) for key, one in value.items()}
+    if isinstance(value, torch.memory_format):
+        return str(value).removeprefix("torch.")
+    if type(value) is bytearray:
+        return bytes(value)
+    if isinstance(value, (set, frozenset)):
+        return {_hashable(one) for one in value}
+    if isinstance(value, dict):
+        made: Any = type(value) if type(value) in _DICTS else dict
+        made = made({_hashable(key): _plain(one) for key, one in value.items()})
+        versions = internals.module_versions(value)
+        return made if versions is None else internals.with_module_versions(made, versions)
     if type(value) in (list, tuple):
-        return type(value)(map(_tensors_for_arrays, value))
+        return type(value)(map(_plain, value))
     return value
+
+
+_DICTS = (dict, OrderedDict, Counter)
+"""The classes of dicts that ``weights_only`` accepts."""
+
+
+def _hashable(value: Any) -> Any:
+    """Return :func:`_plain` of a key or of a member of a set."""
+    if isinstance(value, frozenset):
+        return tuple(_hashable(one) for one in sorted(value, key=repr))
+    return tuple(map(_hashable, value)) if type(value) is tuple else _plain(value)
