@@ -136,6 +136,17 @@ WRONG: dict[str, Function] = {
     "scatter of nothing": lambda x: x[:0].scatter_add(0, PLACES[None], x),
     "put of nothing": lambda x: x[:0].put(PLACES, x[0]),
     "embedding of nothing": lambda x: torch.nn.functional.embedding(PLACES, x[:0]),
+    # dtypes that are not those of indices
+    "index_put of floats": lambda x: x.index_put((x[0],), x[0]),
+    "index_put_ of short integers": lambda x: aten.index_put_(x.clone(), (None, PLACES.short()), x[0]),
+    "assignment at no floats": lambda x: x.clone().__setitem__(x[:0, 0], 1.0),
+    "index_select of bytes": lambda x: x.index_select(0, PLACES.byte()),
+    "index_add of short integers": lambda x: x.index_add(0, PLACES.short(), x[:2]),
+    "index_reduce of bytes": lambda x: x.index_reduce(0, PLACES.byte(), x[:2], "prod"),
+    "index_copy of integers": lambda x: x.index_copy(0, PLACES.int(), x[:2]),
+    "index_fill of integers": lambda x: x.index_fill(0, PLACES.int(), 2.0),
+    "index_fill_ of floats": lambda x: x.clone().index_fill_(0, x[0], 2.0),
+    "put of floats": lambda x: x.put(x[0], x[0]),
     # dtypes that cannot be combined
     "binary_cross_entropy of two dtypes": lambda x: torch.nn.functional.binary_cross_entropy(x, x.double()),
     "huber_loss of two dtypes": lambda x: aten.huber_loss_backward(x, x, x.double(), 1, 1.0),
@@ -146,6 +157,11 @@ RIGHT: dict[str, Function] = {
     "index_add": lambda x: x.index_add(-1, PLACES[:1], torch.ones(3, 1)),
     "index_add without dimensions": lambda x: x[0, 0].index_add(0, PLACES[0], x[1, 1]),
     "cov": lambda x: torch.cov(x, fweights=PLACES + 1, aweights=x[0]),
+    "index_put of integers and masks": lambda x: x.index_put((PLACES.int(),), x[0]).index_put(
+        (x > 0,), x[0, 1]
+    ),
+    "index_select of integers": lambda x: x.index_select(0, PLACES.int()),
+    "index_add of integers": lambda x: x.index_add(0, PLACES.int(), x[:2]),
     # numbers that fit, or that PyTorch converts
     "add of a large number": lambda x: x.half() + 1e6,
     "masked_fill with infinity": lambda x: x.half().masked_fill(x > 0.5, float("-inf")),

@@ -1,4 +1,4 @@
-"""What in-place calls and ``out=`` read of the memory that they write."""
+"""What in-place calls and ``out=`` read of the memory that they write, and what they refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchstone.errors import IndexOutOfRange
 
-from .mirrored import DEVICE
+from .mirrored import DEVICE, refusals
 
 OVERWRITES: dict[str, Callable[[Tensor], Any]] = {
     "zero_": lambda x: x.zero_(),
@@ -55,3 +55,28 @@ def test_calls_that_keep_a_part_of_a_tensor_need_its_values(later: bool) -> None
         found = left_out()
         with pytest.raises(RuntimeError, match="this tensor has no values"), torch.pjrt.lazy(later):
             call(found)
+
+
+INDEXED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "assignment": lambda x, i: x.__setitem__(i, 1.0),
+    "index_put": lambda x, i: x.index_put((i,), x[0]),
+    "_index_put_impl_": lambda x, i: torch.ops.aten._index_put_impl_(x, (i,), x[0]),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_add": lambda x, i: x.index_add(0, i, x[: len(i)]),
+    "index_fill_": lambda x, i: x.index_fill_(0, i, 1.0),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[: len(i)]),
+    "put_": lambda x, i: x.put_(i, x[: len(i)]),
+}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16])
+@pytest.mark.parametrize("name", INDEXED)
+def test_indices_of_a_wrong_dtype(name: str, dtype: torch.dtype, count: int) -> None:
+    def call(device: str) -> Any:
+        x = torch.arange(6.0, device=device)
+        return INDEXED[name](x, torch.zeros(count, dtype=dtype, device=device))
+
+    one, other = refusals(call)
+    assert type(one) is type(other)
+    assert str(one) == str(other)

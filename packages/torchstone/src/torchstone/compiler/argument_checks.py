@@ -29,7 +29,9 @@ def check_arguments(module: GraphModule) -> None:
             raise refused(node, cause) from cause
 
 
-def _error(said: str) -> RuntimeError:
+def _error(said: str) -> Exception:
+    if said.startswith(("tensors used as indices", "index_fill_()")):
+        return IndexError(said)
     return NotImplementedError(said) if "not implemented for" in said else RuntimeError(said)
 
 

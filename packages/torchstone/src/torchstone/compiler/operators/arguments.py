@@ -210,6 +210,29 @@ def _slices(given: Arguments) -> str | None:
     )
 
 
+_LONG = frozenset({torch.int64})
+_LONG_OR_INT = frozenset({torch.int64, torch.int32})
+_INDICES = _LONG_OR_INT | {torch.uint8, torch.bool}
+
+
+def _indexed(text: str, allowed: frozenset[torch.dtype], then: Check | None = None) -> Check:
+    """Return a check of the dtype of ``index``, then ``then``. ``{}`` in ``text`` is the dtype's name."""
+
+    def check(given: Arguments) -> str | None:
+        dtype = given["index"].dtype
+        if dtype in allowed:
+            return None if then is None else then(given)
+        return text.format(scalar_type(dtype))
+
+    return check
+
+
+def _indices(given: Arguments) -> str | None:
+    if all(one is None or one.dtype in _INDICES for one in given["indices"]):
+        return None
+    return "tensors used as indices must be long, int, byte or bool tensors"
+
+
 def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str | None]:
     """Return a check for an operator that writes ``source`` into a view. Its shape function makes no view."""
 
@@ -299,7 +322,33 @@ declare(
     aten.native_dropout,
     arguments=_dropout,
 )
-declare(aten.index_add, aten.index_add_, aten.index_reduce, aten.index_reduce_, arguments=_slices)
+for _name in ("index_add", "index_reduce"):
+    _text = f"{_name}_(): Expected dtype int32/int64 for index but got: {{}}"
+    declare(
+        getattr(aten, _name),
+        getattr(aten, f"{_name}_"),
+        arguments=_indexed(_text, _LONG_OR_INT, then=_slices),
+    )
+for _name in ("index_copy", "put"):
+    _text = f"{_name}_(): Expected a long tensor for index, but got {{}}"
+    declare(getattr(aten, _name), getattr(aten, f"{_name}_"), arguments=_indexed(_text, _LONG))
+declare(
+    aten.index_fill,
+    aten.index_fill_,
+    arguments=_indexed("index_fill_(): Expected dtype int64 for index.", _LONG),
+)
+declare(
+    aten.index_select,
+    arguments=_indexed("index_select(): Expected dtype int32 or int64 for index", _LONG_OR_INT),
+)
+declare(
+    aten.index_put,
+    aten.index_put_,
+    aten._index_put_impl,
+    aten._index_put_impl_,
+    aten._unsafe_index_put,
+    arguments=_indices,
+)
 declare(aten.masked_scatter, aten.masked_scatter_, arguments=_masked_scatter)
 declare(aten.multinomial, arguments=_multinomial)
 declare(aten.native_batch_norm_backward, aten.native_layer_norm_backward, arguments=_whole_gradient)
