@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.errors import IndexOutOfRange
+from torchstone.errors import FallbackRefused, FallbackWarning, IndexOutOfRange
 
-from .mirrored import DEVICE, refusals
+from .mirrored import DEVICE, EXACT, mirrored, refusals
 
 OVERWRITES: dict[str, Callable[[Tensor], Any]] = {
     "zero_": lambda x: x.zero_(),
@@ -80,3 +81,39 @@ def test_indices_of_a_wrong_dtype(name: str, dtype: torch.dtype, count: int) -> 
     one, other = refusals(call)
     assert type(one) is type(other)
     assert str(one) == str(other)
+
+
+CHANGES: dict[str, Callable[[Tensor], Any]] = {
+    "mul_": lambda x: x.mul_(2),
+    "lerp_": lambda x: x.lerp_(torch.ones_like(x), 0.5),
+    "masked_fill_": lambda x: x.masked_fill_(torch.eye(3, device=x.device) > 0, 9.0),
+    "assignment": lambda x: x.__setitem__(torch.tensor([0], device=x.device), 5.0),
+    "cumsum_": lambda x: x.cumsum_(0),
+    "tril_": lambda x: x.tril_(),
+    "out": lambda x: torch.add(x, 1, out=x),
+}
+
+
+@pytest.mark.usefixtures("falls_back")
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_of_elements_that_share_an_address_happen_in_the_cpus_order(name: str) -> None:
+    def change(device: str) -> Any:
+        x = torch.arange(8.0, device=device)
+        CHANGES[name](x.as_strided((3, 3), (2, 1)))
+        CHANGES[name](x[1:].unfold(0, 3, 2))
+        return x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        mirrored(change, **EXACT)
+    assert sum(torch.pjrt.fallbacks().values()) == 2
+
+
+def test_such_changes_say_why_they_need_the_cpu() -> None:
+    x = torch.arange(8.0, device=DEVICE)
+    with pytest.raises(FallbackRefused, match="elements of the written tensor share an address"):
+        x.as_strided((3, 3), (2, 1)).mul_(2)
+    x.as_strided((2, 2), (3, 2)).mul_(2)  # interleaved, but each element has its own
+    assert x.tolist() == [0, 1, 4, 6, 4, 10, 6, 7]
+    x.as_strided((3, 3), (2, 1)).fill_(2)
+    assert x.tolist() == [2, 2, 2, 2, 2, 2, 2, 7]

@@ -92,6 +92,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         program = self._narrowed() if self.written or self.new or self.checks else None
+        self._refuse_overlaps()
         return Plan(
             program=program,
             reads=tuple(self.reads),
@@ -153,6 +154,34 @@ class _Planner:
         self.used = {i for i in self.used if self.call.places[i] < 0 or self.call.places[i] in read}
         self.reads = read
         return self._program()
+
+    def _refuse_overlaps(self) -> None:
+        """Raise :class:`Unplanned` if the call changes elements at one address, each from what it was before.
+
+        On the CPU, such a call reads some elements after it has written others.
+        """
+        before = self.draft.before
+        overlapping = [tensor for tensor in self.written if self.after[tensor].overlaps]
+        read = self._values_read() if overlapping else set()
+        for tensor in overlapping:
+            place = self.call.places[tensor]
+            if any(self.call.places[i] == place and before[i] == before[tensor] for i in read):
+                raise Unplanned("elements of the written tensor share an address, so their order matters")
+
+    def _values_read(self) -> set[int]:
+        """Return the positions of the tensors whose values the graph's results depend on."""
+        given = [hlo.Argument(one.size, one.dtype, "") for one in self.draft.before]
+        given += [hlo.Argument((), dtype, "") for _, dtype in self.call.numbers]
+        if self.seeded:
+            given.append(hlo.Argument((2,), dtypes.UINT64, ""))
+
+        def body(values: list[Value]) -> list[Value]:
+            seed = values.pop() if self.seeded else None
+            return lower_values(self.module, values, seed=seed)
+
+        module = hlo.Module("values")
+        module.build(given, body)
+        return module.arguments_read()
 
     def _program(self) -> engine.Program:
         boxes = [self.call.boxes[place] for place in self.reads]

@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy
+
 from .. import hlo
 from ..dtypes import BOOL, UINT8, DType
 from ..hlo import Value
@@ -49,6 +51,21 @@ class Layout:
     def repeats(self) -> bool:
         """Whether an axis of stride 0 visits the same elements more than once."""
         return any(n > 1 and step == 0 for n, step in zip(self.size, self.stride, strict=True))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether two elements of the view share an address."""
+        if self.numel < 2 or _nested(self) is not None:
+            return False
+        span = self.end - self.offset
+        if self.repeats or self.numel > span:
+            return True
+        places = numpy.zeros((), numpy.int64)
+        for n, step in zip(self.size, self.stride, strict=True):
+            places = places[..., None] + numpy.arange(n) * step
+        taken = numpy.zeros(span, numpy.bool_)
+        taken[places.reshape(-1)] = True
+        return int(taken.sum()) < self.numel
 
     @property
     def is_dense(self) -> bool:
