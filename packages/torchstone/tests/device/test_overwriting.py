@@ -117,3 +117,32 @@ def test_such_changes_say_why_they_need_the_cpu() -> None:
     assert x.tolist() == [0, 1, 4, 6, 4, 10, 6, 7]
     x.as_strided((3, 3), (2, 1)).fill_(2)
     assert x.tolist() == [2, 2, 2, 2, 2, 2, 2, 7]
+
+
+GROWTH: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "add_": lambda x, y: x.add_(y),
+    "remainder_": lambda x, y: x.remainder_(y),
+    "pow_": lambda x, y: x.pow_(y),
+    "eq_": lambda x, y: x.eq_(y),
+    "atan2_": lambda x, y: x.atan2_(y),
+    "clamp_": lambda x, y: x.clamp_(y),
+    "index_add_": lambda x, y: x.index_add_(0, torch.zeros(2, dtype=torch.int64, device=y.device), y[:, 0]),
+    "put_": lambda x, y: x.put_(torch.zeros(0, dtype=torch.int64, device=y.device), y[0]),
+}
+
+
+@pytest.mark.parametrize("shape", [(), (1, 3)])
+@pytest.mark.parametrize("name", GROWTH)
+def test_calls_in_place_do_not_grow_their_tensor(name: str, shape: tuple[int, ...]) -> None:
+    tensors: list[Tensor] = []
+
+    def call(device: str) -> Any:
+        tensors.append(torch.ones(shape, device=device))
+        return GROWTH[name](tensors[-1], torch.full((2, 3), 2.0, device=device))
+
+    one, other = refusals(call)
+    assert type(one) is type(other)
+    assert str(one) == str(other)
+    for tensor in tensors:
+        assert tensor.shape == shape
+        assert tensor.eq(1).all()

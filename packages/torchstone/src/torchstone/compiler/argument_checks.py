@@ -30,7 +30,7 @@ def check_arguments(module: GraphModule) -> None:
 
 
 def _error(said: str) -> Exception:
-    if said.startswith(("tensors used as indices", "index_fill_()")):
+    if said.startswith(("tensors used as indices", "index_fill_()", "put_(): Expected source")):
         return IndexError(said)
     return NotImplementedError(said) if "not implemented for" in said else RuntimeError(said)
 

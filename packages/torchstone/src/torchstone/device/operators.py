@@ -12,7 +12,7 @@ from ..errors import EngineError, UnsupportedByEngine
 from ..runtime.mappings import give_up_when_scarce
 from ..torch_internals import private_device
 from ..torch_internals.operators import OpOverload
-from ..torch_internals.private_device import overload_named
+from ..torch_internals.private_device import overload_named, writes_in_place
 from . import lazy, numbers
 from .building import build
 from .calls import Call
@@ -72,7 +72,10 @@ class Operator:
         """
         try:
             made = build(self.overload, call, args, kwargs, self._composed)
-            if _overlap(call, made):
+            grows = made.moved and writes_in_place(
+                self.overload
+            )  # PyTorch's Python code lets it, kernels do not
+            if grows or _overlap(call, made):
                 ask_cpu(self.overload, call, args, kwargs)
             if made.program is not None and not lazy.may_compile_later():
                 made.program.compile()

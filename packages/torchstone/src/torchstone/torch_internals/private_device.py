@@ -234,6 +234,15 @@ def written_arguments(overload: OpOverload) -> list[str]:
     ]
 
 
+def writes_in_place(overload: OpOverload) -> bool:
+    """Whether the operator writes into an argument that is not an ``out=`` argument."""
+    return any(
+        not one.kwarg_only
+        for one in schema_of(overload).arguments
+        if one.alias_info is not None and one.alias_info.is_write
+    )
+
+
 def functional_form(overload: OpOverload) -> OpOverload | None:
     """Return the functional form of ``overload``: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
 

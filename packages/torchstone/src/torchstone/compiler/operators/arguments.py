@@ -202,7 +202,8 @@ def _slices(given: Arguments) -> str | None:
     for one in sizes:
         if one:
             del one[dim]
-    if not all(isinstance(size, int) for one in sizes for size in one) or sizes[0] == sizes[1]:
+    same = len(into) == len(source) and sizes[0] == sizes[1]
+    if not all(isinstance(size, int) for one in sizes for size in one) or same:
         return None
     return (
         "source tensor shape must match self tensor shape, excluding the specified dimension."
@@ -225,6 +226,28 @@ def _indexed(text: str, allowed: frozenset[torch.dtype], then: Check | None = No
         return text.format(scalar_type(dtype))
 
     return check
+
+
+def _reduced_slices(given: Arguments) -> str | None:
+    said = _slices(given)
+    source, dim = given["source"].shape, given["dim"]
+    wanted, count = source[dim] if source else 1, given["index"].numel()
+    if said is not None or not (isinstance(wanted, int) and isinstance(count, int)) or wanted == count:
+        return said
+    return (
+        f"index_reduce_(): Number of indices ({count}) should be equal to source.size(dim): ({wanted}),"
+        f" for dim: {dim}"
+    )
+
+
+def _put(given: Arguments) -> str | None:
+    source, index = given["source"].numel(), given["index"].numel()
+    if not (isinstance(source, int) and isinstance(index, int)) or source == index:
+        return None
+    return (
+        "put_(): Expected source and index to have the same number of elements, but got source.numel() ="
+        f" {source}, index.numel() = {index}"
+    )
 
 
 def _indices(given: Arguments) -> str | None:
@@ -322,16 +345,14 @@ declare(
     aten.native_dropout,
     arguments=_dropout,
 )
-for _name in ("index_add", "index_reduce"):
+for _name, _then in (("index_add", _slices), ("index_reduce", _reduced_slices)):
     _text = f"{_name}_(): Expected dtype int32/int64 for index but got: {{}}"
     declare(
-        getattr(aten, _name),
-        getattr(aten, f"{_name}_"),
-        arguments=_indexed(_text, _LONG_OR_INT, then=_slices),
+        getattr(aten, _name), getattr(aten, f"{_name}_"), arguments=_indexed(_text, _LONG_OR_INT, then=_then)
     )
-for _name in ("index_copy", "put"):
+for _name, _last in (("index_copy", None), ("put", _put)):
     _text = f"{_name}_(): Expected a long tensor for index, but got {{}}"
-    declare(getattr(aten, _name), getattr(aten, f"{_name}_"), arguments=_indexed(_text, _LONG))
+    declare(getattr(aten, _name), getattr(aten, f"{_name}_"), arguments=_indexed(_text, _LONG, then=_last))
 declare(
     aten.index_fill,
     aten.index_fill_,
