@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import CaptureError
+from .numbers import Number
 from .reach import reachable
 from .recipe import Recipe
 
@@ -91,6 +92,9 @@ def _all_kept(recipe: Recipe) -> Iterator[_Kept]:
             yield _of_dict(vars(value), name, attributes=True)
     for place, group in enumerate(recipe.optimizer.param_groups):
         yield _of_dict(group, f"optimizer.param_groups[{place}]")
+    for place, state in enumerate(recipe.optimizer.state.values()):
+        if isinstance(state, dict):
+            yield _of_dict(state, f"optimizer.state (parameter {place})")
 
 
 def _of_dict(values: Values, name: str | None, *, attributes: bool = False) -> _Kept:
@@ -150,6 +154,8 @@ def _would_be_lost(was: Any, value: Any) -> bool:
     """
     if value is _ABSENT:
         return type(was) in _PLAIN
+    if isinstance(value, Number):
+        return True
     if type(value) not in _PLAIN:
         return False
     if was is _ABSENT:
@@ -158,4 +164,8 @@ def _would_be_lost(was: Any, value: Any) -> bool:
 
 
 def _from(was: Any, value: Any) -> str:
-    return f" from {was!r} to {value!r}" if type(was) in _PLAIN and value is not _ABSENT else ""
+    if isinstance(value, Number):
+        value = "another number" if value.node.expression is None else repr(value.node.expression.value)
+    elif value is not _ABSENT:
+        value = repr(value)
+    return f" from {was!r} to {value}" if type(was) in _PLAIN and value is not _ABSENT else ""

@@ -20,12 +20,13 @@ from ..errors import TorchstoneError, TrainingError
 from ..torch_internals import pytree
 from ..torch_internals.fake import VaryingRows
 from ..torch_internals.operators import OpOverload
-from ..torch_internals.patches import tracing
+from ..torch_internals.patches import patched
 from .batch import flatten
 from .buckets import has_rows, not_of_rows
 from .kept import refusing_changes
 from .overlay import as_it_was
 from .recipe import Recipe, loss_in
+from .shown_numbers import refusing_unseen_settings
 from .state import State
 from .tracing import Substitution
 
@@ -66,7 +67,8 @@ def where_rows_are(recipe: Recipe, state: State, batch: Sequence[Any], tree: Any
     own = {id(entry.tensor): _fake(sizes.constant, entry.tensor) for entry in state.entries}
     given = [_fake(sizes.varying, leaf) if has_rows(leaf) else leaf for leaf in batch]
     apart = _Apart(recipe.model, sizes)
-    with tracing(), refusing_changes(recipe), as_it_was(recipe), sizes.mode, apart, Substitution(own):
+    settings = patched(*refusing_unseen_settings(recipe.optimizer))
+    with settings, refusing_changes(recipe), as_it_was(recipe), sizes.mode, apart, Substitution(own):
         try:
             with torch.enable_grad():
                 result = recipe.result(pytree.tree_unflatten(given, tree))

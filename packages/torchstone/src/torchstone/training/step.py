@@ -192,7 +192,7 @@ class CompiledStep:
     ) -> Traced:
         before = self._attributes.values()
         try:
-            return trace_gradients(self._recipe, state, numbers, leaves, tree)
+            return trace_gradients(self._recipe, state, numbers, leaves, tree, counters=self._counters)
         finally:
             self._attributes.restore(before)
 

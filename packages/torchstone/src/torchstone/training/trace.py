@@ -7,7 +7,7 @@ too (:mod:`.numbers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,7 @@ from torch.fx.traceback import preserve_node_meta
 
 from ..backend.options import Options
 from ..backend.recurrent_layers import chooser
-from ..compiler.normalize import decompositions, factorization_checks
+from ..compiler.normalize import factorization_checks
 from ..compiler.operators.mending import ASK_AUTOGRAD
 from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
@@ -28,9 +28,8 @@ from ..config import config
 from ..errors import CaptureError, TorchstoneError, TrainingError
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import enable_python_dispatcher
-from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.fake import FakeTensor, FakeTensorMode
-from ..torch_internals.operators import OpOverload, namespace
+from ..torch_internals.operators import namespace
 from ..torch_internals.patches import patched, tracing
 from ..torch_internals.tensors import mark_as_parameter
 from ..torch_internals.tracing import make_fx
@@ -38,7 +37,6 @@ from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulat
 from .assigned import Place, assigned_buffers
 from .attributes import Attributes
 from .attributes import Change as Attribute
-from .batch import shared_write
 from .generators import refusing_draws
 from .kept import refusing_changes
 from .numbers import Expression, Guards, Number, number
@@ -48,8 +46,10 @@ from .randomness import without_foreign_randomness
 from .recipe import Recipe
 from .refusals import refusal
 from .settings import Change, changed_settings, copied
+from .shown_numbers import refusing_unseen_settings, showing_numbers
 from .state import Entry, Setting, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
+from .traced_graphs import erase_profiling, functional, read_undetached
 from .tracing import Numbers, Substitution
 from .update import clip, next_scale, optimizer_modules, run_optimizer, shadow_of, unscale
 
@@ -118,7 +118,7 @@ def trace(
     def traced(*, ruled: bool) -> Traced:
         found, fakes = _begun(state, numbers, batch)
         step = _Trace(recipe, kind, state, numbers, found, lines, counters=counters, ruled=ruled)
-        found.module = _functional(_graph(step, fakes, batch, tree, ASK_AUTOGRAD), fakes)
+        found.module = functional(_graph(step, fakes, batch, tree, ASK_AUTOGRAD), fakes)
         state.refuse_separation(found.module)
         if kind != "export":
             found.written = return_writes(found.module, len(state.entries) + 1)
@@ -146,7 +146,13 @@ def trace(
 
 
 def trace_gradients(
-    recipe: Recipe, state: State, numbers: Sequence[float], batch: Sequence[Any], tree: Any
+    recipe: Recipe,
+    state: State,
+    numbers: Sequence[float],
+    batch: Sequence[Any],
+    tree: Any,
+    *,
+    counters: Collection[Setting] = (),
 ) -> Traced:
     """Trace the step up to the optimizer's update, as operators for eager PyTorch; ``created`` are gradients.
 
@@ -154,18 +160,10 @@ def trace_gradients(
     """
     found, fakes = _begun(state, numbers, batch)
     with tracing(), standing_in(aten.lstm.input), choosing(lambda _: True):
-        step = _Trace(recipe, "gradients", state, numbers, found, lines=False)
+        step = _Trace(recipe, "gradients", state, numbers, found, lines=False, counters=counters)
         found.module = _graph(step, fakes, batch, tree, {})
-    _read_undetached(found.module)
+    read_undetached(found.module)
     return found
-
-
-def _read_undetached(module: GraphModule) -> None:
-    """Remove ``detach`` from a graph that runs without recording gradients, except from its outputs."""
-    for node in module.graph.find_nodes(op="call_function", target=aten.detach.default):
-        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user.op != "output")
-    module.graph.eliminate_dead_code()
-    module.recompile()
 
 
 def _begun(state: State, numbers: Sequence[float], batch: Sequence[Any]) -> tuple[Traced, list[FakeTensor]]:
@@ -190,7 +188,10 @@ def _graph(
         refusing_changes(recipe),
         as_it_was(recipe),
         patched(
-            *optimizer_modules(recipe.optimizer), *without_checkpointing(), *without_foreign_randomness()
+            *optimizer_modules(recipe.optimizer),
+            *without_checkpointing(),
+            *without_foreign_randomness(),
+            *refusing_unseen_settings(recipe.optimizer),
         ),
         torch.enable_grad(),
     ):
@@ -202,44 +203,11 @@ def _graph(
             raise
         except Exception as error:
             raise refusal(error, _Trace.run.__code__) from error
-    _erase_profiling(traced)
+    erase_profiling(traced)
     traced.graph.eliminate_dead_code()
     traced.recompile()
     refuse_strays_among_constants(traced, step.state)
     return traced
-
-
-def _erase_profiling(module: GraphModule) -> None:
-    """Erase the marks of ``record_function``, which compute nothing; optimizers set some."""
-    for node in reversed(module.graph.nodes):
-        if isinstance(node.target, OpOverload) and node.target.namespace == "profiler":
-            module.graph.erase_node(node)
-
-
-def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModule:
-    """Return ``traced`` as a graph that writes only into its arguments, of operators that have a lowering."""
-    graphs: list[GraphModule] = []
-
-    def keep(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        graphs.append(module)
-        return module.forward
-
-    for name, constant in list(traced.named_buffers()):  # AOTAutograd would make them arguments
-        delattr(traced, name)
-        setattr(traced, name, constant)
-    table = decompositions(training=True)
-    for overload in ASK_AUTOGRAD:
-        del table[overload]
-    with torch.no_grad():
-        aot_autograd(
-            fw_compiler=keep,
-            inference_compiler=keep,
-            decompositions=table,
-            keep_inference_input_mutations=True,
-        )(traced, list(fakes))
-    if len(graphs[0].graph.find_nodes(op="placeholder")) < len(fakes):
-        raise shared_write()
-    return graphs[0]
 
 
 def _like(leaf: Tensor, traced: Tensor) -> Tensor:
@@ -310,7 +278,9 @@ class _Trace:
             [next(numbers) if isinstance(one, float) else one for one in leaves], tree
         )
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
-        loss, result = self._forward(batch, given.get("rows"))
+        optimizer = shadow_of(recipe.optimizer, numbers, self.counters)
+        with showing_numbers(recipe.optimizer, optimizer):
+            loss, result = self._forward(batch, given.get("rows"))
         self.provenance.phase = "backward"
         found.assigned, buffers = assigned_buffers(self.state, self.shown, traced)
         if found.assigned and self.kind == "export":
@@ -320,7 +290,8 @@ class _Trace:
                 "torchstone.compile_step",
             )
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            grads = self._gradients(loss, traced)
+            with showing_numbers(recipe.optimizer, optimizer):
+                grads = self._gradients(loss, traced)
             if self.kind == "accumulate":
                 outputs = self._keep(grads, traced)
             elif self.kind == "gradients":
@@ -328,7 +299,7 @@ class _Trace:
                 found.created = [(p, "grad") for p in grads]
                 outputs = list(grads.values())
             else:
-                outputs = self._update(loss, grads, traced, before, given, numbers)
+                outputs = self._update(loss, grads, traced, before, given, optimizer)
             found.returned, tensors = returned(result, opening=self.kind != "export")
             return outputs + tensors + buffers
 
@@ -379,7 +350,7 @@ class _Trace:
         traced: Mapping[int, Tensor],
         before: Mapping[int, Tensor],
         given: Mapping[str, Number],
-        numbers: Iterator[Number],
+        optimizer: torch.optim.Optimizer,
     ) -> list[Tensor]:
         recipe, found = self.recipe, self.found
         found.updates = True
@@ -390,11 +361,11 @@ class _Trace:
         watched = [loss, *grads.values()] if recipe.nonfinite != "update" else [*grads.values()]
         finite = None if found.watched is None else torch.stack([one.isfinite().all() for one in watched])
         clip(grads, recipe, given)
-        optimizer = shadow_of(recipe.optimizer, numbers, self.counters)
         groups = copied(optimizer.param_groups)
         for p, grad in grads.items():
             traced[id(p)].grad = grad
-        run_optimizer(optimizer)
+        with showing_numbers(recipe.optimizer, optimizer):
+            run_optimizer(optimizer)
         refuse_changed_attributes(recipe.optimizer, optimizer)
         found.settings = changed_settings(groups, optimizer, traced)
         outputs = self._new_state(optimizer, traced)

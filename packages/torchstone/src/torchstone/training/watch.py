@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..compiler.graphs import is_users_file
 from ..torch_internals.tensors import members
@@ -35,6 +36,7 @@ from ..torch_internals.training import (
 from .identity import Form, Same, Written, is_value, same_value
 from .reach import is_installed, is_users_module, is_users_type, names_in
 from .recipe import Recipe
+from .shown_numbers import OF_SCHEDULERS
 
 _MOST = 20_000
 """The most values that are followed, the nearest first."""
@@ -169,6 +171,11 @@ class _Walk:
 
     def _start(self, recipe: Recipe) -> None:
         roots = (recipe.model, recipe.loss_fn, recipe.average)
+        optimizer = recipe.optimizer
+        for one in (optimizer, optimizer.param_groups, optimizer.state):
+            self._kept_elsewhere(one)
+        for group in (*optimizer.param_groups, *optimizer.state.values()):
+            self._kept_elsewhere(group)
         for root in roots:
             for module in root.modules() if isinstance(root, nn.Module) else ():
                 for tensor in chain.from_iterable(own.values() for own in members(module)):
@@ -223,6 +230,11 @@ class _Walk:
                 self._pending.append(value)
         return self._seen[id(value)]
 
+    def _kept_elsewhere(self, value: Any) -> None:
+        """Do not follow what ``value`` contains: it is among the arguments, or in another part of the key."""
+        self._meet(value)
+        self._pending.clear()
+
     def _follow(self, value: Any) -> None:
         if not is_value(value):
             self._meet(value)
@@ -252,10 +264,11 @@ class _Walk:
             case ModuleType():
                 own = is_users_module(value) and not is_installed(value.__file__ or "")
                 self._named.append((vars(value), None, own, set()))
-            case _ if is_users_type(type(value)):
+            case _ if is_users_type(type(value)) or isinstance(value, LRScheduler):
                 self._object(value)
                 if isinstance(getattr(value, "__dict__", None), dict):
-                    self._named.append((vars(value), partial(hasattr, type(value)), True, set()))
+                    done = set(OF_SCHEDULERS) if isinstance(value, LRScheduler) else set()
+                    self._named.append((vars(value), partial(hasattr, type(value)), True, done))
                 if not _is_installed_type(type(value)):
                     self._class(type(value))
 
