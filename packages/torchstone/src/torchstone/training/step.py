@@ -175,10 +175,11 @@ class CompiledStep:
                 return self._made(kind, batch)
         program = step.program
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        check_written(tensors, program.traced.written)
+        constants = program.traced.constants.tensors
+        check_written([*tensors, *constants], program.traced.written)
         arguments = [torch.tensor(numbers, dtype=torch.float64), *tensors]
         result = step(
-            lambda: self._update(program, state, numbers, arguments, tensors),
+            lambda: self._update(program, state, numbers, [*arguments, *constants], [*tensors, *constants]),
             lambda: self._eager_graph(state, numbers, leaves, tree),
             state,
             arguments,
@@ -268,7 +269,14 @@ class CompiledStep:
         if known:
             self._programs.move_to_end(key)
         values = _Leaves(state, numbers)
-        return next((one for one in known if one.program.traced.guards.hold(values)), None)
+        return next(
+            (
+                one
+                for one in known
+                if one.program.traced.guards.hold(values) and one.program.traced.constants.hold()
+            ),
+            None,
+        )
 
     def _update(
         self,
@@ -276,8 +284,9 @@ class CompiledStep:
         state: State,
         numbers: Sequence[float],
         arguments: list[torch.Tensor],
-        batch: Sequence[torch.Tensor],
+        outer: Sequence[torch.Tensor],
     ) -> Any:
+        """Run the program. ``outer`` has the tensors of the batch and those that its code refers to."""
         traced, optimizer = program.traced, self._recipe.optimizer
         values, memo = _Leaves(state, numbers), {}  # type: ignore[var-annotated]
         counted = [(p, name, kind(one.of(values, memo))) for p, name, kind, one in traced.counted]
@@ -294,7 +303,7 @@ class CompiledStep:
                 optimizer.state[p][name] = tensor
             self._residence.add(resident, tensor)
         if (traced.assigned or traced.written) and (updated or self._recipe.nonfinite == "update"):
-            hand_out(results, traced.assigned, batch, traced.written)
+            hand_out(results, traced.assigned, outer, traced.written)
         if updated:
             for p, name, value in [*counted, *traced.settled]:
                 optimizer.state[p][name] = value

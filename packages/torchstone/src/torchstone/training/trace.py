@@ -8,7 +8,7 @@ too (:mod:`.numbers`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulat
 from .assigned import Place, assigned_buffers
 from .attributes import Attributes
 from .attributes import Change as Attribute
+from .constants import Constants, constants_as_arguments
 from .generators import refusing_draws
 from .kept import refusing_changes
 from .numbers import Expression, Guards, Number, number
@@ -62,8 +63,8 @@ Tensor = torch.Tensor
 class Traced:
     """A step as a functional graph that writes into its first arguments, and a description of its outputs.
 
-    The arguments are the tensors of ``state``, the vector of numbers, and the batch's tensors. The
-    outputs are ``created``, then those of ``returned``.
+    The arguments are the tensors of ``state``, the vector of numbers, the batch's tensors, and ``constants``.
+    The outputs are ``created``, then those of ``returned``.
     """
 
     module: GraphModule
@@ -79,7 +80,12 @@ class Traced:
     assigned: list[Place] = field(default_factory=list)
     """The places where modules get other buffers. Their values are outputs, after those of ``returned``."""
     written: list[int] = field(default_factory=list)
-    """The positions of the batch's tensors that the step writes. Their new values are the last outputs."""
+    """The positions of the tensors of the batch and of ``constants`` that the step writes.
+
+    Their new values are the last outputs.
+    """
+    constants: Constants = field(default_factory=Constants)
+    """The tensors that the graph takes after those of the batch."""
     updates: bool = False
     """Whether the optimizer's update is part of the step."""
     rows: list[Any] = field(default_factory=list)
@@ -118,7 +124,11 @@ def trace(
     def traced(*, ruled: bool) -> Traced:
         found, fakes = _begun(state, numbers, batch)
         step = _Trace(recipe, kind, state, numbers, found, lines, counters=counters, ruled=ruled)
-        found.module = functional(_graph(step, fakes, batch, tree, ASK_AUTOGRAD), fakes)
+        graph = _graph(step, fakes, batch, tree, ASK_AUTOGRAD)
+        if kind != "export":
+            found.constants = constants_as_arguments(graph, step.made)
+            fakes += [_fake(fakes[0].fake_mode, tensor) for tensor in found.constants.tensors]
+        found.module = functional(graph, fakes)
         state.refuse_separation(found.module)
         if kind != "export":
             found.written = return_writes(found.module, len(state.entries) + 1)
@@ -171,8 +181,12 @@ def _begun(state: State, numbers: Sequence[float], batch: Sequence[Any]) -> tupl
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     tensors = [*(entry.tensor for entry in state.entries), torch.tensor(numbers, dtype=torch.float64)]
     tensors += [leaf for leaf in batch if isinstance(leaf, torch.Tensor)]
-    fakes = [mode.from_tensor(tensor.detach(), static_shapes=True) for tensor in tensors]
+    fakes = [_fake(mode, tensor) for tensor in tensors]
     return Traced(GraphModule({}, torch.fx.Graph()), Guards()), fakes
+
+
+def _fake(mode: FakeTensorMode, tensor: Tensor) -> FakeTensor:
+    return mode.from_tensor(tensor.detach(), static_shapes=True)
 
 
 def _graph(
@@ -233,6 +247,8 @@ class _Trace:
         self.counters, self.ruled = counters, ruled
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
+        self.made: dict[int, Tensor] = {}
+        """Constants that the trace made from others, by identity."""
         self.shown: Mapping[int, Overlay] = {}
         self.provenance = Provenance(recipe.model, marking=True, lines=lines)
 
@@ -242,12 +258,19 @@ class _Trace:
         traced = {id(entry.tensor): one for entry, one in zip(entries, own, strict=True)}
         numbers, feed = arguments[len(own)], iter(arguments[len(own) + 1 :])
         guards = self.found.guards
-        mode = Numbers(guards)
+        mode = Numbers(guards, self.made)
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
         modules = [module for root in roots_of(self.recipe) for module in root.modules()]
-        with overlaid(modules, traced) as self.shown, self.provenance, Substitution(traced, mode), mode:
+        with (
+            ExitStack() as after,
+            overlaid(modules, traced) as self.shown,
+            self.provenance,
+            Substitution(traced, mode),
+            mode,
+        ):
+            after.callback(mode.put_back)
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)

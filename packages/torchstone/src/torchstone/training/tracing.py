@@ -97,10 +97,13 @@ class Numbers(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, guards: Guards) -> None:
+    def __init__(self, guards: Guards, made: dict[int, torch.Tensor] | None = None) -> None:
         super().__init__()
         self._guards = guards
+        self._made = {} if made is None else made
+        """Constants that were computed outside of the graph, by identity."""
         self._known: dict[int, tuple[Any, Expression | None]] = {}
+        self._saved: dict[int, tuple[Any, Any]] = {}
         self._fractions: dict[int, Any] = {}
         """Storages of random numbers from 0 (included) to 1 (excluded)."""
 
@@ -109,6 +112,22 @@ class Numbers(TorchDispatchMode):
         storage = tensor.untyped_storage()
         self._known[storage_identity(storage)] = storage, expression  # the storage keeps its identity
         self._fractions.pop(storage_identity(storage), None)
+
+    def _save(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Copy the memory of real tensors that are about to be written for the first time."""
+        for tensor in tensors:
+            if not isinstance(tensor, FakeTensor):
+                storage = tensor.untyped_storage()
+                if storage_identity(storage) not in self._saved:
+                    with without_modes():
+                        self._saved[storage_identity(storage)] = storage, storage.clone()
+
+    def put_back(self) -> None:
+        """Undo what the trace has written into real tensors: the program does it when it runs."""
+        with without_modes():
+            for storage, before in self._saved.values():
+                storage.copy_(before)
+        self._saved.clear()
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether ``tensor`` is real, with the values that it has in every step."""
@@ -158,6 +177,7 @@ class Numbers(TorchDispatchMode):
             result = NotImplemented
         if result is NotImplemented:  # numbers' values become part of the program
             args, kwargs = pytree.tree_map_only(torch.SymFloat, float, (args, dict(kwargs)))
+            self._save(_written(operator, args))
             result = self._call(operator, args, kwargs, constant)
         self._note(operator, args, result, constant)
         if expression is not None and not constant and isinstance(result, torch.Tensor) and not result.dim():
@@ -175,7 +195,7 @@ class Numbers(TorchDispatchMode):
             looks = torch.Tag.data_dependent_output in operator.tags
             if constant and (looks or _is_sized_by_values(operator, args)):
                 with without_modes():
-                    return operator(*args, **kwargs)
+                    return self._keep(operator(*args, **kwargs))
             if looks:
                 raise LooksAtValue
             fake = any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs)))
@@ -186,6 +206,13 @@ class Numbers(TorchDispatchMode):
         except DynamicOutputShapeException.get() as error:
             raise SizedByValues(operator if isinstance(operator, OpOverload) else error.func) from error
 
+    def _keep(self, result: Any) -> Any:
+        """Note that the tensors in ``result`` are made by the step, outside of its graph."""
+        self._made.update(
+            (id(one), one) for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)
+        )
+        return result
+
     def _is_constant(self, operator: Any, leaves: Sequence[Any]) -> bool:
         """Whether the results of a call are the same in every step, apart from numbers that change."""
         if isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags:
@@ -194,16 +221,7 @@ class Numbers(TorchDispatchMode):
 
     def _note(self, operator: Any, args: Sequence[Any], result: Any, constant: bool) -> None:
         """Note that the tensors which a call wrote or made have unknown values, unless it is ``constant``."""
-        written: list[Any] = []
-        if isinstance(operator, OpOverload) and schema_of(operator).is_mutable:
-            written = [
-                value
-                for argument, value in zip(schema_of(operator).arguments, args, strict=False)
-                if argument.alias_info is not None and argument.alias_info.is_write
-            ]
-        for tensor in pytree.tree_leaves(written):
-            if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
-                continue
+        for tensor in _written(operator, args):
             if constant:
                 self._known.pop(storage_identity(tensor.untyped_storage()), None)
             else:
@@ -223,7 +241,7 @@ class Numbers(TorchDispatchMode):
         for index in indices:
             if isinstance(index, torch.Tensor) and index.dtype == torch.bool and self.has(index):
                 with without_modes():
-                    found += index.nonzero().unbind(1)
+                    found += self._keep(index.nonzero().unbind(1))
             else:
                 found.append(index)
         return tensor, found, *rest
@@ -260,6 +278,19 @@ class Numbers(TorchDispatchMode):
             return None
         smallest, largest = compare(0.0, bound), compare(_LARGEST_FRACTION, bound)
         return smallest if smallest == largest else None
+
+
+def _written(operator: Any, args: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the dense tensors that a call of ``operator`` writes."""
+    if not isinstance(operator, OpOverload) or not schema_of(operator).is_mutable:
+        return []
+    written = [
+        value
+        for argument, value in zip(schema_of(operator).arguments, args, strict=False)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    leaves = pytree.tree_leaves(written)
+    return [one for one in leaves if isinstance(one, torch.Tensor) and one.layout is torch.strided]
 
 
 def _is_alone(tensor: torch.Tensor) -> bool:
