@@ -296,8 +296,9 @@ class CompiledStep:
         torch.autograd.graph.increment_version([state.entries[place].tensor for place in program.updated])
         finite = None if traced.watched is None else results.pop(0)
         updated = finite is None or bool(finite.all())
+        raises = not updated and self._recipe.nonfinite == "raise"
         for (p, name), (resident, tensor) in zip(traced.created, created, strict=True):
-            if name == "grad":
+            if name == "grad" and not raises:
                 p.grad = tensor
             elif updated:
                 optimizer.state[p][name] = tensor
@@ -309,12 +310,12 @@ class CompiledStep:
                 optimizer.state[p][name] = value
             for one, value in settings:
                 optimizer.param_groups[one.group][one.name] = value
-        if traced.updates:
+        if traced.updates and not raises:
             note_step(optimizer)
             if self._recipe.set_to_none:
                 for p in state.gradients:
                     p.grad = None
-        if not updated and self._recipe.nonfinite == "raise":
+        if raises:
             assert finite is not None
             assert traced.watched is not None
             raise self._not_finite(finite.tolist(), traced.watched, state)

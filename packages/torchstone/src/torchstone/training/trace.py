@@ -341,9 +341,10 @@ class _Trace:
             if self.recipe.scaler is not None:
                 loss = loss * self._scaler(traced)["scale"]
             fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
+        found = dict(zip(parameters, fresh, strict=True))
         grads: dict[Tensor, Tensor] = {}
-        for p, grad in zip(parameters, fresh, strict=True):
-            before = self.state.gradients.get(p)
+        for p in self.state.parameters:  # a frozen one may have a gradient from before
+            before, grad = self.state.gradients.get(p), found.get(p)
             if before is None and grad is not None:
                 grads[p] = grad
             elif before is not None:
@@ -400,6 +401,8 @@ class _Trace:
             recipe.average.update_parameters(recipe.model)
         if recipe.nonfinite != "update":
             self._restore({"buffer", "average"}, fine, traced, before)
+        if recipe.nonfinite == "raise":
+            self._restore({"gradient"}, fine, traced, before)
         if recipe.scaler is not None:
             assert finite is not None
             next_scale(self._scaler(traced), finite[len(watched) - len(grads) :].all(), recipe, given)
