@@ -1,4 +1,6 @@
-"""Refuses changes of Python values in lists, dicts, objects and variables, which a program cannot repeat.
+"""Refuses changes of Python values in containers, objects and variables, which a program cannot repeat.
+
+These are numbers and words, tensors of the step, and the position of an iterator.
 
 Plain attributes of modules (:mod:`.attributes`) and what an optimizer's own step changes in its groups
 (:mod:`.settings`) are handled elsewhere: programs change these with each step.
@@ -6,7 +8,7 @@ Plain attributes of modules (:mod:`.attributes`) and what an optimizer's own ste
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,14 +17,20 @@ from typing import Any
 
 import torch
 
-from ..errors import CaptureError
+from ..errors import CaptureError, described
+from ..torch_internals.fake import FakeTensor
+from ..torch_internals.patches import is_tracing
+from .batch import reaches
 from .numbers import Number
-from .reach import reachable
+from .reach import names_in, reachable
 from .recipe import Recipe
+from .refusals import Refused
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})
 _DICTS = frozenset({dict, OrderedDict, defaultdict, Counter})
 """The dict classes that are checked: others may return a different value each time a key is looked up."""
+_ITERATORS = frozenset({"builtins", "itertools", "torch.utils.data.dataloader"})
+"""The modules of the classes of iterators that code of a step may not advance."""
 _ABSENT = object()
 
 Values = dict[Any, Any]
@@ -40,19 +48,50 @@ class _Kept:
     restore: Callable[[Values], None]
     label: Callable[[Any], str] | None
     """None if changes are allowed."""
+    ordered: bool = False
+    """Whether it is a sequence: what is removed from it was removed by its place."""
 
     def check(self) -> None:
         now = self.now()
         for key in {**self.before, **now} if self.label else ():
             was, value = self.before.get(key, _ABSENT), now.get(key, _ABSENT)
-            if was is not value and _would_be_lost(was, value):
-                assert self.label is not None
+            if was is value:
+                continue
+            assert self.label is not None
+            if reaches(value, (FakeTensor,)):
+                raise CaptureError(
+                    f"the step keeps one of its tensors in {self.label(key)}, and its program would not do "
+                    "that again",
+                    hint="return it from loss_fn beside the loss, or remove it again before loss_fn returns",
+                )
+            if _would_be_lost(was, value) or (self.ordered and _is_moved(was, value)):
                 raise CaptureError(
                     f"the step changes {self.label(key)}{_from(was, value)} while it is traced, and its "
                     "program would not change it again",
                     hint="do it outside of the step, or keep it in a buffer of the model (register_buffer) "
                     "or in a number among its attributes",
                 )
+
+    def hide(self, stand_ins: dict[int, _Iterator]) -> None:
+        """Put stand-ins, kept by the identity of what they stand for, in place of iterators."""
+        found = {key: value for key, value in self.before.items() if _is_iterator(value)}
+        if found:
+            shown = {
+                key: stand_ins.setdefault(id(value), _Iterator(value, self._name(key)))
+                for key, value in found.items()
+            }
+            self.restore({**self.before, **shown})
+
+    def show(self) -> None:
+        """Undo :meth:`hide`, and keep all other changes."""
+        now = self.now()
+        if any(type(value) is _Iterator for value in now.values()):
+            self.restore(
+                {key: value.real if type(value) is _Iterator else value for key, value in now.items()}
+            )
+
+    def _name(self, key: Any) -> str:
+        return str(key) if self.label is None else self.label(key)
 
     def put_back(self) -> None:
         now = self.now()
@@ -64,11 +103,17 @@ class _Kept:
 def refusing_changes(recipe: Recipe) -> Iterator[None]:
     """Raise CaptureError if the block has changed a Python value that code of a step can reach.
 
-    If this or any other error is raised, lists, dicts, objects and modules get their old values back.
+    If this or any other error is raised, containers, objects and modules get their old values back. Code in
+    the block that advances an iterator raises :class:`Refused`.
     """
     kept = list(_all_kept(recipe))
+    stand_ins: dict[int, _Iterator] = {}
     try:
+        for one in kept:
+            one.hide(stand_ins)
         yield
+        for one in kept:
+            one.show()
         for one in kept:
             one.check()
     except BaseException:
@@ -82,8 +127,10 @@ def _all_kept(recipe: Recipe) -> Iterator[_Kept]:
         if isinstance(value, torch.nn.Module):
             for module in value.modules():
                 yield _of_dict(vars(module), None)
-        elif type(value) is list:
-            yield _of_list(value, name)
+        elif type(value) is list or type(value) is deque:
+            yield _of_sequence(value, name)
+        elif type(value) is set:
+            yield _of_set(value, name)
         elif type(value) in _DICTS:
             yield _of_dict(value, name)
         elif isinstance(value, FunctionType):
@@ -110,34 +157,61 @@ def _of_dict(values: Values, name: str | None, *, attributes: bool = False) -> _
     return _Kept(dict(values), lambda: dict(values), restore, None if name is None else label)
 
 
-def _of_list(values: list[Any], name: str) -> _Kept:
+def _of_sequence(values: list[Any] | deque[Any], name: str) -> _Kept:
     def restore(before: Values) -> None:
-        values[:] = before.values()
+        values.clear()
+        values.extend(before.values())
 
-    return _Kept(
-        dict(enumerate(values)), lambda: dict(enumerate(values)), restore, lambda place: f"{name}[{place}]"
-    )
+    def now() -> Values:
+        return dict(enumerate(values))
+
+    return _Kept(now(), now, restore, lambda place: f"{name}[{place}]", ordered=True)
+
+
+def _of_set(values: set[Any], name: str) -> _Kept:
+    def restore(before: Values) -> None:
+        values.clear()
+        values.update(before.values())
+
+    def now() -> Values:
+        return {one: one for one in values}
+
+    return _Kept(now(), now, restore, lambda one: f"the set {name}")
 
 
 def _of_function(function: FunctionType) -> Iterator[_Kept]:
-    """Yield the variables of enclosing functions and the plain globals that the function names."""
+    """Yield the variables of enclosing functions, the globals that the function names, and its defaults."""
     code, own = function.__code__, function.__globals__
+    names = [*dict.fromkeys(names_in(code))]
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
 
     def of_cells() -> Values:
         return {name: one.cell_contents for name, one in cells.items() if _is_filled(one)}
 
     def of_globals() -> Values:
-        return {name: own[name] for name in code.co_names if type(own.get(name, code)) in _PLAIN}
+        return {name: own[name] for name in names if name in own}
 
     def restore_cells(before: Values) -> None:
         for name, value in before.items():
             cells[name].cell_contents = value
 
+    def restore_globals(before: Values) -> None:
+        for name in names:
+            if name in own and name not in before:
+                del own[name]
+        own.update(before)
+
+    def of_defaults() -> Values:
+        return dict(enumerate(function.__defaults__ or ()))
+
+    def restore_defaults(before: Values) -> None:
+        function.__defaults__ = tuple(before.values())
+
     if cells:
         yield _Kept(of_cells(), of_cells, restore_cells, str)
-    if found := of_globals():
-        yield _Kept(found, of_globals, own.update, str)
+    yield _Kept(of_globals(), of_globals, restore_globals, str)
+    if function.__defaults__:
+        yield _Kept(of_defaults(), of_defaults, restore_defaults, lambda _: f"a default of {code.co_name}")
 
 
 def _is_filled(cell: CellType) -> bool:
@@ -169,3 +243,41 @@ def _from(was: Any, value: Any) -> str:
     elif value is not _ABSENT:
         value = repr(value)
     return f" from {was!r} to {value}" if type(was) in _PLAIN and value is not _ABSENT else ""
+
+
+def _is_moved(was: Any, value: Any) -> bool:
+    """Whether an element was removed from a sequence, or a tensor is at the place of another one."""
+    return was is not _ABSENT and (value is _ABSENT or isinstance(was, torch.Tensor))
+
+
+def _is_iterator(value: Any) -> bool:
+    """Whether ``value`` is a generator or an iterator of Python's or of a data loader, not of a file."""
+    kind = type(value)
+    return hasattr(kind, "__next__") and kind.__module__ in _ITERATORS
+
+
+class _Iterator:
+    """Stands for an iterator while a step is traced: other threads may advance it, the step may not."""
+
+    def __init__(self, real: Any, name: str) -> None:
+        self.real, self._name = real, name
+
+    def __iter__(self) -> _Iterator:
+        return self
+
+    def __next__(self) -> Any:
+        self._advance()
+        return next(self.real)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("send", "throw", "close"):
+            self._advance()
+        return getattr(self.real, name)
+
+    def _advance(self) -> None:
+        if is_tracing():
+            raise Refused(
+                f"code of the step advances {self._name}, {described(self.real)}, and its program would not "
+                "advance it again",
+                "call next() before the step, and pass what it returns in the batch",
+            )

@@ -51,7 +51,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((name, one) for one in (value.func, *value.args, *value.keywords.values()))
     elif isinstance(value, dict):
         yield from ((f"{name}[{key!r}]", one) for key, one in value.items())
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple, deque)):
         yield from ((f"{name}[{place}]", one) for place, one in enumerate(value))
     elif isinstance(value, torch.nn.Module):
         for path, module in value.named_modules():
