@@ -388,6 +388,12 @@ def _with_state(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) 
 
 def _entry_names(recipe: Recipe, entries: Sequence[Entry]) -> list[str]:
     """Return the name of each tensor of the state: as in ``state_dict``, after its owner's name if needed."""
+    for owner in recipe.optimizer.state:
+        if not isinstance(owner, Tensor):
+            raise TrainingError(
+                f"the optimizer keeps {owner!r} in its state, and an artifact names state by its parameter",
+                hint="keep it with each parameter: self.state[p][name], or train with compile_step",
+            )
     owners = {id(kept): p for p, kept in recipe.optimizer.state.items()}
     names: list[str] = []
     parameters: dict[int, str] = {}

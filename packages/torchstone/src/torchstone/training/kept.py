@@ -139,6 +139,7 @@ def _all_kept(recipe: Recipe) -> Iterator[_Kept]:
             yield _of_dict(vars(value), name, attributes=True)
     for place, group in enumerate(recipe.optimizer.param_groups):
         yield _of_dict(group, f"optimizer.param_groups[{place}]")
+    yield _of_dict(recipe.optimizer.state, "optimizer.state")
     for place, state in enumerate(recipe.optimizer.state.values()):
         if isinstance(state, dict):
             yield _of_dict(state, f"optimizer.state (parameter {place})")

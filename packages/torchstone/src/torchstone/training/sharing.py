@@ -5,7 +5,7 @@ Which modules share a parameter is handled with everything else that modules kee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,30 @@ if TYPE_CHECKING:
     from .state import Entry
 
 _gradient = attrgetter("grad")
+ITSELF = "itself"
+"""The name of a value that an optimizer keeps directly in its state, such as ``state["calls"] = 0``."""
+
+
+def kept_in(value: Any) -> Mapping[str, Any]:
+    """Return what one entry of an optimizer's state keeps, by name."""
+    return value if isinstance(value, dict) else {ITSELF: value}
+
+
+def keep(state: dict[Any, Any], owner: Any, name: str, value: Any) -> None:
+    """Put ``value`` into an optimizer's ``state`` for ``owner``, where :func:`kept_in` finds it."""
+    if name == ITSELF and not isinstance(state.get(owner), dict):
+        state[owner] = value
+    else:
+        state[owner][name] = value
 
 
 def identities(optimizer: torch.optim.Optimizer) -> list[int]:
     """Return numbers that change if a tensor of the optimizer is replaced or its tensors are reordered."""
     groups, state = optimizer.param_groups, optimizer.state
     parameters = list(chain.from_iterable([group["params"] for group in groups]))
-    kept = chain.from_iterable([one.values() for one in (*state.values(), *groups)])
+    kept = chain.from_iterable(
+        [one.values() if isinstance(one, dict) else (one,) for one in (*state.values(), *groups)]
+    )
     return [
         *map(id, groups),
         *[len(group["params"]) for group in groups],
@@ -58,7 +75,7 @@ def form_of(entries: Iterable[Entry], optimizer: torch.optim.Optimizer) -> Form:
                 for group in optimizer.param_groups
             ),
             *(
-                (place_of(p), *((name, place_of(one)) for name, one in kept.items()))
+                (place_of(p), *((name, place_of(one)) for name, one in kept_in(kept).items()))
                 for p, kept in optimizer.state.items()
             ),
         )

@@ -40,6 +40,9 @@ def showing_numbers(real: torch.optim.Optimizer, shadow: torch.optim.Optimizer) 
         for name in group.keys() - _OF_TRACE:
             placed.append((group, name, group[name], ours[name] if name in known else _unread(name)))
     for p, kept in real.state.items():
+        if not isinstance(kept, dict):
+            placed.append((real.state, p, kept, shadow.state[p]))
+            continue
         placed += [(kept, name, value, shadow.state[p][name]) for name, value in kept.items()]
     try:
         for own, name, _, shown in placed:

@@ -15,7 +15,7 @@ from ..torch_internals.tensors import members
 from ..torch_internals.training import NOT_FOR_STEPS, own_step, scaler_state
 from .identity import Form
 from .recipe import Recipe
-from .sharing import form_of
+from .sharing import form_of, kept_in
 
 GROUPS, STATE = "optimizer.param_groups", "optimizer.state"
 """Prefixes of the names of what an optimizer keeps in its groups and in its state."""
@@ -62,7 +62,7 @@ class State:
             if p.grad is not None:
                 self._add("gradient", f"parameter {place}", {"grad": p.grad})
         for place, kept in enumerate(self.optimizer.state.values()):
-            self._add("optimizer", f"state {place}", kept)
+            self._add("optimizer", f"state {place}", kept_in(kept))
         if recipe.scaler is not None:
             self._add("scaler", "scaler", scaler_state(recipe.scaler))
         if recipe.average is not None:
@@ -170,7 +170,7 @@ def split_numbers(
     state = tuple(
         (name, _rest(value, numbers, integers=True))
         for kept in optimizer.state.values()
-        for name, value in kept.items()
+        for name, value in (kept if isinstance(kept, dict) else kept_in(kept)).items()
     )
     return numbers, (groups, state)
 

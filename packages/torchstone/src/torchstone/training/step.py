@@ -27,7 +27,7 @@ from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .rows import Rows, where_rows_are
 from .settings import counters
-from .sharing import identities
+from .sharing import identities, keep
 from .state import Setting, State, split_numbers
 from .trace import Traced, trace, trace_gradients
 from .watch import Place, Watch
@@ -301,13 +301,13 @@ class CompiledStep:
             if name == "grad" and not raises:
                 p.grad = tensor
             elif updated:
-                optimizer.state[p][name] = tensor
+                keep(optimizer.state, p, name, tensor)
             self._residence.add(resident, tensor)
         if (traced.assigned or traced.written) and (updated or self._recipe.nonfinite == "update"):
             hand_out(results, traced.assigned, outer, traced.written)
         if updated:
             for p, name, value in [*counted, *traced.settled]:
-                optimizer.state[p][name] = value
+                keep(optimizer.state, p, name, value)
             for one, value in settings:
                 optimizer.param_groups[one.group][one.name] = value
         if traced.updates and not raises:

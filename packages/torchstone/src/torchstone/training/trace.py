@@ -47,6 +47,7 @@ from .randomness import without_foreign_randomness
 from .recipe import Recipe
 from .refusals import refusal
 from .settings import Change, changed_settings, copied
+from .sharing import kept_in
 from .shown_numbers import refusing_unseen_settings, showing_numbers
 from .state import Entry, Setting, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
@@ -425,8 +426,8 @@ class _Trace:
         """Write tensors that the optimizer put in place of its state over the old ones; return new state."""
         new = []
         for p, kept in optimizer.state.items():
-            before = self.recipe.optimizer.state.get(p, {})
-            for name, value in kept.items():
+            before = kept_in(self.recipe.optimizer.state.get(p, {}))
+            for name, value in kept_in(kept).items():
                 old = before.get(name)
                 if isinstance(value, Number):
                     assert value.node.expression is not None  # it follows from numbers alone

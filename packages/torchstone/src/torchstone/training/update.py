@@ -13,6 +13,7 @@ import torch
 from ..torch_internals.patches import Patch, attributes, functions, patched
 from .numbers import STAND_INS, Number
 from .recipe import Recipe
+from .sharing import ITSELF, kept_in
 from .state import Setting, options, put_numbers
 
 Tensor = torch.Tensor
@@ -36,7 +37,8 @@ def shadow_of(
         shadow.param_groups.append({**own, "params": group["params"], "foreach": False, "fused": False})
     shadow.state = defaultdict(dict)
     for p, kept in real.state.items():
-        shadow.state[p] = {name: put_numbers(value, numbers, integers=True) for name, value in kept.items()}
+        own = {name: put_numbers(value, numbers, integers=True) for name, value in kept_in(kept).items()}
+        shadow.state[p] = own if isinstance(kept, dict) else own[ITSELF]
     return shadow
 
 
