@@ -323,7 +323,7 @@ def test_steps_without_a_graph_for_eager_are_programs(
     answer(monkeypatch, chosen)
     refused: list[int] = []
 
-    def refuse(*_: Any) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
         refused.append(1)
         raise CaptureError("the step cannot be traced")
 
