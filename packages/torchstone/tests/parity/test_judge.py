@@ -8,8 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
+import torch
 
-from torchstone.parity.judge import RUNS, Judge
+from torchstone.parity.judge import Judge, Others
+from torchstone.parity.roundings import RUNS
 from torchstone.parity.verification import DType
 
 Array = numpy.ndarray[Any, Any]
@@ -79,6 +81,30 @@ def test_a_decision_that_some_runs_took_passes() -> None:
     assert wrong(FLOAT32, rounded(other, 1e-4, 50), truth, eager) == []
     assert wrong(FLOAT32, rounded(truth, 1e-4, 50), truth, eager) == []
     assert wrong(FLOAT32, rounded(truth * 1.01, 1e-4, 50), truth, eager) == ["elements", "size of"]
+
+
+def test_kernels_without_onednn_decide_where_the_usual_ones_explain_nothing() -> None:
+    """All runs by the usual kernels took one side of a decision, and those without oneDNN the other."""
+    usual = values(500)
+    other = usual * (1 + 0.06 * values(500)[::-1])
+    asked: list[str] = []
+
+    def passed(actual: Array, given: Array) -> bool:
+        def runs_of(name: str, of: Array) -> list[torch.Tensor]:
+            asked.append(name)
+            return [torch.from_numpy(one) for one in runs(of, 1e-4)[1:]]
+
+        others = Others(lambda: runs_of("usual", usual), lambda: runs_of("without oneDNN", other))
+        eager = torch.from_numpy(rounded(usual, 1e-4, 0))
+        _, verdict = FLOAT32.decide(actual, eager, torch.from_numpy(given), others, in_training=False)
+        return verdict.passed
+
+    assert passed(rounded(usual, 1e-4, 50), usual)
+    assert set(asked) == {"usual"}
+    assert passed(rounded(other, 1e-4, 50), usual)
+    assert set(asked) == {"usual", "without oneDNN"}
+    assert not passed(rounded(other * 1.01, 1e-4, 50), usual)
+    assert not passed(rounded(usual * 1.01, 1e-4, 50), usual)
 
 
 def test_the_size_shows_what_is_less_than_the_rounding_of_each_element() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 from optest.torch.roundings import OtherRoundings
-from torchstone.parity.roundings import started
+from torchstone.parity.roundings import RUNS, Reruns, started, without_onednn
 from torchstone.parity.subject import Subject
 
 
@@ -33,3 +34,24 @@ def test_gradients_move_and_what_a_run_begins_with() -> None:
         found = gradient(given.copy(training=True))
     assert not torch.equal(found, plain)
     torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-3)
+
+
+def test_runs_are_made_once_and_those_without_onednn_restore_the_setting() -> None:
+    given = Subject(nn.Linear(4, 4), (torch.randn(3, 4),), {})
+    seen: list[bool] = []
+
+    def run(subject: Subject) -> torch.Tensor:
+        seen.append(torch.backends.mkldnn.enabled)
+        return subject.model(*subject.args)
+
+    before = torch.backends.mkldnn.enabled
+    for onednn in (True, False):
+        reruns = Reruns(lambda: given.copy(training=True), run, onednn=onednn)
+        found = reruns()
+        assert reruns() is found
+        assert len(found) == RUNS
+        assert not torch.equal(found[0], found[1])
+    assert seen == [before] * RUNS + [False] * RUNS
+    with pytest.raises(ZeroDivisionError), without_onednn():
+        raise ZeroDivisionError
+    assert torch.backends.mkldnn.enabled == before

@@ -3,7 +3,8 @@
 It does if it is within the tolerance of its dtype, or if rounding explains the difference. Runs of eager
 with other roundings (:mod:`.roundings`) show how much rounding alone changes eager's result. The tensor is
 compared with the result nearest to it: float64's, eager's, or that of one of those runs. Its error may be as
-large as the differences among the results around that one.
+large as the differences among the results around that one. If that does not explain the difference, runs
+without oneDNN decide, whose kernels add in another order.
 
 The nearest result is used because a rounding at a ReLU or a maximum can decide which of several results is
 computed. Float64's result may then differ from eager's by far more than rounding errors.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy
 import torch
@@ -23,13 +24,12 @@ from optest.core.comparator import compare
 from optest.core.comparison import Comparison
 from optest.core.tolerance import Tolerance, default_tolerance
 
+from ..compiler.graphs import to_numpy
 from .steps import scale_of
 from .verification import DType
 
 Array = numpy.ndarray[Any, Any]
 
-RUNS = 8
-"""The number of eager runs with other roundings."""
 _AROUND = 2 / 3
 """The share of eager's runs, the nearest ones, that measure what rounding does.
 
@@ -38,6 +38,23 @@ Where a rounding decides which result is computed, the other runs may have anoth
 _LARGEST_SCALE = 2.0**100
 """The largest scale: larger powers of two would leave the range of float32."""
 SIXTEEN_BITS = ("bfloat16", "float16")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Others(Generic[T]):
+    """Results of eager with other roundings: by its usual kernels, and by those that it has without oneDNN.
+
+    Each kind lies around one result: an order of additions has errors of its own, which other roundings vary.
+    """
+
+    usual: Callable[[], Sequence[T]]
+    without_onednn: Callable[[], Sequence[T]]
+
+    def each(self, change: Callable[[Sequence[T]], Sequence[U]]) -> Others[U]:
+        """Return the same results after ``change``."""
+        return Others(lambda: change(self.usual()), lambda: change(self.without_onednn()))
 
 
 @dataclass(frozen=True)
@@ -59,13 +76,16 @@ class Judge:
         expected: Array,
         truth: Array | None = None,
         others: Callable[[], Sequence[Array]] = tuple,
+        *,
+        apart: bool = False,
     ) -> Iterator[tuple[str, Comparison]]:
         """Yield verdicts on ``actual``, each with a prefix for its name; the elements have an empty prefix.
 
         ``truth`` is the result in float64. ``others`` returns eager's results with other roundings; it is
         called only if the tolerance does not decide. Then the size is compared too, that is, the projection
         of ``actual`` on the result nearest to it. The size shows an error that all elements share, even if
-        it is smaller than the rounding error of each element.
+        it is smaller than the rounding error of each element. ``apart`` says that the other results do not
+        lie around ``expected``, so that only they measure what rounding does.
         """
         everywhere = self.dtype in SIXTEEN_BITS
         plain = compare(actual, expected, self._tolerance(expected))
@@ -73,7 +93,9 @@ class Judge:
         if decided or expected.dtype.kind in "biu" or truth is None or truth.shape != expected.shape:
             yield "", plain
             return
-        runs = [expected, *(one for one in others() if one.shape == expected.shape)]
+        runs = [one for one in others() if one.shape == expected.shape]
+        if not apart or not runs:
+            runs.insert(0, expected)
         nearest = min([truth, *runs], key=lambda one: _distance(one, actual))
         control, *more = _measures(nearest, truth, runs)
         yield (
@@ -98,6 +120,40 @@ class Judge:
                     others=[_size(one, nearest) for one in more],
                 ),
             )
+
+    def decide(
+        self,
+        actual: Array,
+        expected: torch.Tensor,
+        truth: torch.Tensor | None,
+        others: Others[torch.Tensor],
+        *,
+        in_training: bool,
+    ) -> tuple[str, Comparison]:
+        """Return the first failed verdict on ``actual``, or else the one on its elements, with its prefix.
+
+        If the usual kernels do not explain a difference, the others may: which result is computed can
+        depend on a decision, such as that of a ReLU, that the errors of one kind of kernel never change.
+        """
+        scale = self.scale(expected, in_training=in_training)
+
+        def scaled(value: torch.Tensor) -> Array:
+            return to_numpy(value if scale == 1 else value * scale)
+
+        def verdict(runs: Callable[[], Sequence[torch.Tensor]], *, apart: bool) -> tuple[str, Comparison]:
+            verdicts = list(
+                self.verdicts(
+                    actual if scale == 1 else numpy.asarray(actual * scale, actual.dtype),
+                    scaled(expected),
+                    None if truth is None else scaled(truth),
+                    lambda: [scaled(one) for one in runs()],
+                    apart=apart,
+                )
+            )
+            return next((one for one in verdicts if not one[1].passed), verdicts[0])
+
+        found = verdict(others.usual, apart=False)
+        return found if found[1].passed else verdict(others.without_onednn, apart=True)
 
     def scale(self, expected: torch.Tensor, *, in_training: bool) -> float | int:
         """Return a factor that makes the absolute tolerance relative to the largest element, if below 1.

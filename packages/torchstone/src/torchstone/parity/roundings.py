@@ -6,8 +6,9 @@ Not here: how values are moved (``optest.torch.roundings``), and the verdict tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -16,17 +17,31 @@ from optest.torch.roundings import OtherRoundings, is_rounded
 from .subject import Subject
 
 T = TypeVar("T")
+RUNS = 8
+"""The number of runs with other roundings."""
 
 
-def reruns(count: int, copied: Callable[[], Subject], run: Callable[[Subject], T]) -> list[T]:
-    """Return the results of ``run`` on ``count`` fresh copies, each with other roundings."""
-    found = []
-    for seed in range(count):
-        roundings = OtherRoundings(seed)
-        subject = started(copied(), roundings)
-        with roundings:
-            found.append(run(subject))
-    return found
+class Reruns(Generic[T]):
+    """The results of ``run`` on fresh copies, each with other roundings, made when first asked for.
+
+    Without ``onednn``, PyTorch uses its own kernels in place of oneDNN's. They add in another order, so their
+    results lie around another result than that of a plain run.
+    """
+
+    def __init__(
+        self, copied: Callable[[], Subject], run: Callable[[Subject], T], *, onednn: bool = True
+    ) -> None:
+        self.copied, self.run, self.onednn = copied, run, onednn
+        self.found: list[T] = []
+
+    def __call__(self) -> list[T]:
+        """Return :data:`RUNS` results."""
+        for seed in range(len(self.found), RUNS):
+            roundings = OtherRoundings(seed)
+            subject = started(self.copied(), roundings)
+            with roundings, nullcontext() if self.onednn else without_onednn():
+                self.found.append(self.run(subject))
+        return self.found
 
 
 def started(subject: Subject, roundings: OtherRoundings) -> Subject:
@@ -38,3 +53,15 @@ def started(subject: Subject, roundings: OtherRoundings) -> Subject:
         for one in filter(is_rounded, leaves):
             one.copy_(roundings.moved(one))
     return subject
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Make PyTorch use its own kernels in the block, in every thread."""
+    onednn: Any = torch.backends.mkldnn  # its attribute is a property that PyTorch declares as an object
+    before = onednn.enabled
+    onednn.enabled = False
+    try:
+        yield
+    finally:
+        onednn.enabled = before

@@ -16,9 +16,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import torch
@@ -33,15 +33,16 @@ from ..torch_internals import pytree
 from ..torch_internals.dynamo import TorchDynamoException
 from .alike import tensors
 from .compilation import plain_errors, watched
-from .judge import RUNS, Judge
+from .judge import Judge, Others
 from .model import Model
 from .replay import output_specs, run_fresh
-from .roundings import reruns
+from .roundings import Reruns
 from .steps import UPDATE, compiled_values, eager_values, step_values
 from .subject import Subject, differentiate
 from .verification import STAGES, TRAINING_STAGES, Check, DType, Stage, Verification
 
 Array = numpy.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 def verify(
@@ -187,28 +188,37 @@ class _Work:
         return expected, truth
 
     @cached_property
-    def other_steps(self) -> list[dict[str, torch.Tensor]]:
+    def other_steps(self) -> Others[dict[str, torch.Tensor]]:
         """The values of training steps in eager with other roundings."""
 
         def run(subject: Subject) -> dict[str, torch.Tensor]:
             return eager_values(subject, self.optimizer, self.steps, self.autocast())
 
-        return self.others(lambda: self.subject.copy(training=self.training), run)
+        return self.others(lambda subject: subject.copy(training=self.training), run)
 
     @cached_property
-    def other_results(self) -> list[Any]:
+    def other_results(self) -> Others[Any]:
         """Eager's results in evaluation mode with other roundings."""
-        with torch.no_grad(), self.autocast():
-            return self.others(lambda: self._reference(self.subject), Subject.result)
 
-    def others(self, copied: Callable[[], Subject], run: Callable[[Subject], Any]) -> list[Any]:
-        """Return the results of ``run`` on copies with other roundings; empty if eager cannot run that."""
-        try:
-            return reruns(RUNS, copied, run)
-        except (RuntimeError, NotImplementedError) as error:
-            first_line = str(error).partition("\n")[0]
-            self.note(f"eager cannot run the model with other roundings: {first_line}")
-            return []
+        def run(subject: Subject) -> Any:
+            with torch.no_grad(), self.autocast():
+                return subject.result()
+
+        return self.others(self._reference, run)
+
+    def others(self, copied: Callable[[Subject], Subject], run: Callable[[Subject], T]) -> Others[T]:
+        """Return the results of ``run`` on copies with other roundings; none if eager cannot run that."""
+
+        def noted(results: Callable[[], list[T]]) -> list[T]:
+            try:
+                return results()
+            except (RuntimeError, NotImplementedError) as error:
+                first_line = str(error).partition("\n")[0]
+                self.note(f"eager cannot run the model with other roundings: {first_line}")
+                return []
+
+        given = partial(copied, self.subject)
+        return Others(partial(noted, Reruns(given, run)), partial(noted, Reruns(given, run, onednn=False)))
 
     def differentiated(self, names: list[str]) -> dict[str, torch.Tensor | None]:
         """Return eager's gradients of ``names``; leaves that it does not differentiate leave that list."""
@@ -241,10 +251,10 @@ class _Work:
             exact = _values(truth, len(found))
         for i, (name, array, want, true) in enumerate(zip(names, found, wanted, exact, strict=True)):
 
-            def others(i: int = i) -> list[torch.Tensor]:
-                return [_values(one, len(found))[i] for one in self.other_results]
+            def at_position(runs: Sequence[Any], i: int = i) -> list[torch.Tensor]:
+                return [_values(one, len(found))[i] for one in runs]
 
-            self.record(stage, name, array, want, true, others)
+            self.record(stage, name, array, want, true, self.other_results.each(at_position))
 
     def record(
         self,
@@ -253,25 +263,14 @@ class _Work:
         found: Array,
         expected: torch.Tensor,
         truth: torch.Tensor | None,
-        others: Callable[[], Sequence[torch.Tensor]],
+        others: Others[torch.Tensor],
     ) -> None:
         """Add the verdict on a value; ``others`` returns eager's values with other roundings."""
         if self.replaced and found.ndim == expected.ndim:  # elements beyond eager's sizes are padding
             found = found[tuple(map(slice, expected.shape))]
-        scale = self.judge.scale(expected, in_training=stage in TRAINING_STAGES)
-
-        def scaled(value: torch.Tensor) -> Array:
-            return to_numpy(value if scale == 1 else value * scale)
-
-        verdicts = list(
-            self.judge.verdicts(
-                found if scale == 1 else numpy.asarray(found * scale, found.dtype),
-                scaled(expected),
-                None if truth is None else scaled(truth),
-                lambda: [scaled(one) for one in others()],
-            )
+        what, comparison = self.judge.decide(
+            found, expected, truth, others, in_training=stage in TRAINING_STAGES
         )
-        what, comparison = next((one for one in verdicts if not one[1].passed), verdicts[0])
         self.result.checks.append(Check(stage, what + name, comparison))
 
 
@@ -339,11 +338,12 @@ def _check_gradients(work: _Work) -> None:
     def eager(subject: Subject) -> dict[str, torch.Tensor | None]:
         return _step(subject, work.autocast(), names)
 
-    runs = cache(partial(work.others, lambda: work.subject.copy(training=training), eager))
+    others = work.others(lambda subject: subject.copy(training=training), eager)
     for name, want in expected.items():
         got = found[name]
         if want is not None and got is not None:
-            work.record("gradients", name, to_numpy(got), want, truth.get(name), partial(_named, name, runs))
+            named = others.each(partial(_named, name))
+            work.record("gradients", name, to_numpy(got), want, truth.get(name), named)
         elif want is not got:
             where = "eager PyTorch" if got is None else "the compiled model"
             raise _OneSided(f"{name} has a gradient only in {where}")
@@ -404,13 +404,13 @@ def _compare_steps(work: _Work, stage: Stage, run: Callable[[Subject], dict[str,
     for name, want in expected.items():
         if work.judge.is_fixed and name.startswith(UPDATE):
             continue  # mostly the rounding of the parameter, for which a tolerance of values does not fit
-        others = partial(_named, name, lambda: work.other_steps)
+        others = work.other_steps.each(partial(_named, name))
         work.record(stage, name, to_numpy(found[name]), want, truth.get(name), others)
 
 
-def _named(name: str, runs: Callable[[], Sequence[Mapping[str, torch.Tensor | None]]]) -> list[torch.Tensor]:
+def _named(name: str, runs: Sequence[Mapping[str, torch.Tensor | None]]) -> list[torch.Tensor]:
     """Return the value ``name`` of each run that has it."""
-    return [value for run in runs() if (value := run.get(name)) is not None]
+    return [value for run in runs if (value := run.get(name)) is not None]
 
 
 def _is_random(work: _Work) -> bool:
