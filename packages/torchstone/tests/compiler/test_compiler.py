@@ -12,7 +12,8 @@ import torch
 import torchstone
 from torchstone import hlo, lowering
 from torchstone.compiler import build_program
-from torchstone.compiler.capture import called_eagerly, capture
+from torchstone.compiler.capture import capture
+from torchstone.compiler.eager_calls import called_eagerly
 from torchstone.compiler.normalize import _all_decompositions, decompositions
 from torchstone.compiler.program import lower_program, normalize
 from torchstone.errors import CaptureError, LoweringBug, UnsupportedOperators

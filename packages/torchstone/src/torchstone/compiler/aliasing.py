@@ -15,6 +15,7 @@ from itertools import combinations
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 
 from .. import hlo
@@ -52,6 +53,25 @@ def check_example_aliasing(program: ExportedProgram) -> None:
                 f" {location_text(writer) or 'an unknown source line'} writes into it:"
                 " a program takes its inputs as independent values",
                 hint="export with copies (input.clone()); calls need inputs of their own memory too",
+            )
+
+
+def check_written_constants(program: ExportedProgram) -> None:
+    """Raise :class:`CaptureError` if ``program`` writes into a tensor that is not an input or state of it."""
+    constants = {
+        spec.arg.name: spec.target
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.CONSTANT_TENSOR
+    }
+    writers = _writers(program.graph_module) if constants else {}
+    for name, target in constants.items():
+        if name in writers:
+            writer = writers[name]
+            known = "" if "lifted_tensor" in str(target) else f" in the attribute {target}"
+            raise CaptureError(
+                f"{writer.target} at {location_text(writer) or 'an unknown source line'} writes into a"
+                f" tensor{known} that is neither an input, a buffer nor a parameter",
+                hint="register the tensor as a buffer of the model, or pass it as an input",
             )
 
 

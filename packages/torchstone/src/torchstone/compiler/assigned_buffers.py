@@ -2,89 +2,163 @@
 
 PyTorch's export follows such assignments in the root module only, and confuses buffers if one of them was
 None before. Here the new values are copied into the old buffers at the end of each traced call. These copies
-become updates of the program's state.
+become updates of the program's state. The same is done for parameters, and for buffers, parameters and inputs
+whose ``.data`` is assigned (:mod:`.assigned_data`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ..errors import CaptureError
-from ..torch_internals.tensors import is_saved, members
+from ..torch_internals.pytree import tree_leaves, tree_map
+from ..torch_internals.tensors import is_saved, members, storage_identity
+from .assigned_data import AssignedData
 
 Tensor = torch.Tensor
 
 
 @contextmanager
 def written_at_the_end(module: torch.nn.Module) -> Iterator[None]:
-    """Turn assignments to buffers into writes in calls of ``module`` inside the block.
+    """Turn assignments to buffers and parameters into writes in calls of ``module`` inside the block.
 
-    After the block, all modules have the buffers that they had before it, even if tracing failed. A buffer
-    that was None and is not saved with the model is None again in each call. Calls raise
+    After the block, all modules have the buffers and parameters that they had before it, even if tracing
+    failed. A buffer that was None and is not saved with the model is None again in each call. Calls raise
     :class:`CaptureError` for other buffers that were None, and for new values of another shape or dtype.
     """
-    own = _kept(module)
     before: list[_Kept] = []
+    names: dict[int, tuple[str, Tensor]] = {}
+    data = AssignedData()
 
-    def begin(*_: Any) -> None:
+    def begin(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         before[:] = _kept(module)
+        names.clear()
+        names.update((id(one), (name, one)) for name, one in _named(before, args, kwargs))
+        data.begin(one for _, one in names.values())
 
-    def end(*_: Any) -> None:
-        for old, new in [*_assigned(before)]:
-            old.copy_(new)
+    def end(_: Any, __: Any, result: Any) -> Any:
+        written = {id(one): (one, one) for one in data.end()}
+        written |= {id(old): (old, new) for old, new in _assigned(before)}
+        values = [(old, new.detach().clone()) for old, new in written.values()]  # one may be another's memory
+        result = _apart(result, [data.memory(old) for old, _ in values])
+        for old, new in values:
+            memory = data.memory(old)
+            _require_form(names[id(old)][0], memory, new)
+            memory.detach().copy_(new)
+        return result
 
-    handles = [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
+    handles = [
+        module.register_forward_pre_hook(begin, with_kwargs=True),
+        module.register_forward_hook(end),
+    ]
     try:
-        yield
+        with members_kept(module), data.followed():
+            yield
     finally:
         for handle in handles:
             handle.remove()
-        for _, part, kept in own:
-            _put_back(part, kept)
 
 
-_Kept = tuple[str, torch.nn.Module, dict[str, Tensor | None]]
-"""A module with its path and the buffers that it has itself."""
+@contextmanager
+def members_kept(module: torch.nn.Module) -> Iterator[None]:
+    """After the block, ``module`` and its submodules have the same parameters and buffers as before it."""
+    own = _kept(module)
+    try:
+        yield
+    finally:
+        for _, part, *kept in own:
+            _put_back(part, *kept)
+
+
+def _apart(result: Any, written: Sequence[Tensor]) -> Any:
+    """Return ``result`` with copies of the tensors that lie in memory that is written after the call."""
+    memory = {_storage(one) for one in written} - {None}
+
+    def lies_there(leaf: Any) -> bool:
+        return isinstance(leaf, Tensor) and _storage(leaf) in memory
+
+    if not memory or not any(map(lies_there, tree_leaves(result))):
+        return result  # a copy of some containers would compute their contents again
+    return tree_map(lambda leaf: leaf.clone() if lies_there(leaf) else leaf, result)
+
+
+def _storage(tensor: Tensor) -> int | None:
+    try:
+        return storage_identity(tensor.untyped_storage())
+    except NotImplementedError:  # sparse tensors
+        return None
+
+
+_Members = dict[str, Tensor | None]
+_Kept = tuple[str, torch.nn.Module, _Members, _Members]
+"""A module with its path, and the parameters and buffers that it has itself."""
 
 
 def _kept(module: torch.nn.Module) -> list[_Kept]:
-    return [(path, part, dict(members(part)[1])) for path, part in module.named_modules()]
+    return [(path, part, *map(dict, members(part))) for path, part in module.named_modules()]
 
 
-def _put_back(module: torch.nn.Module, kept: dict[str, Tensor | None]) -> None:
-    buffers = members(module)[1]
-    buffers.clear()
-    buffers.update(kept)
+def _put_back(module: torch.nn.Module, *kept: _Members) -> None:
+    for now, before in zip(members(module), kept, strict=True):
+        now.clear()
+        now.update(before)
+
+
+def _named(
+    kept: Sequence[_Kept], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors that outlive a call, each with a name for messages."""
+    for name, value in [*enumerate(args), *((repr(name), one) for name, one in kwargs.items())]:
+        yield from ((f"input {name}", one) for one in tree_leaves(value) if isinstance(one, Tensor))
+    for path, _, *kinds in kept:
+        for kind, own in zip(("parameter", "buffer"), kinds, strict=True):
+            yield from (
+                (f"the {kind} {_full(path, name)}", one) for name, one in own.items() if one is not None
+            )
+
+
+def _full(path: str, name: str) -> str:
+    return f"{path}.{name}".lstrip(".")
 
 
 def _assigned(before: Sequence[_Kept]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Put the buffers of ``before`` back, and yield those that were assigned, each with its new value."""
-    for path, part, kept in before:
-        now = dict(members(part)[1])
-        _put_back(part, kept)
-        for name, old in kept.items():
-            new = now.get(name)
-            if new is old:
-                continue
-            full = f"{path}.{name}".lstrip(".")
-            if old is None:
-                if is_saved(part, name):
+    """Put the members of ``before`` back, and yield those that were assigned, each with its new value."""
+    for path, part, *kinds in before:
+        current = [dict(one) for one in members(part)]
+        _put_back(part, *kinds)
+        for kind, kept, now in zip(("parameter", "buffer"), kinds, current, strict=True):
+            for name, old in kept.items():
+                new = now.get(name)
+                if new is old:
+                    continue
+                full = f"the {kind} {_full(path, name)}"
+                if old is not None:
+                    if new is None:
+                        raise _other_form(full, old, new)
+                    yield old, new
+                elif is_saved(part, name):
                     raise CaptureError(
-                        f"the forward pass assigns the buffer {full}, which is None",
+                        f"the forward pass assigns {full}, which is None",
                         hint="register it with a tensor, or with persistent=False if each call computes it",
                     )
-            elif new is None or _form(new) != _form(old):
-                raise CaptureError(
-                    f"the forward pass assigns {_described(new)} to the buffer {full}, which is"
-                    f" {_described(old)}",
-                    hint="a program keeps the shape and dtype of its state: register the buffer with them",
-                )
-            else:
-                yield old, new.detach().clone()  # another buffer may be the new value
+
+
+def _require_form(name: str, old: Tensor, new: Tensor) -> None:
+    if _form(new) != _form(old):
+        raise _other_form(name, old, new)
+
+
+def _other_form(name: str, old: Tensor, new: Tensor | None) -> CaptureError:
+    hint = "a program keeps the shape and dtype of its state: register the buffer with them"
+    if name.startswith("input"):
+        hint = "a program keeps the shape and dtype of its inputs: return the new value"
+    return CaptureError(
+        f"the forward pass assigns {_described(new)} to {name}, which is {_described(old)}", hint=hint
+    )
 
 
 def _form(buffer: Tensor) -> tuple[list[str], torch.dtype]:

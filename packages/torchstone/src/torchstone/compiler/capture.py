@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import traceback
 import types
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,8 +27,10 @@ from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
 from .assigned_buffers import written_at_the_end
 from .dynamic_sizes import Sizes, suggested_checks, unknown_expression
+from .eager_calls import eager_error
 from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
+from .plain_attributes import attributes_followed
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 from .transforms import refusal_for
 
@@ -132,6 +133,7 @@ def capture(
             without_dumps(),
             patched(*sizes.patches),
             written_at_the_end(module),
+            attributes_followed(module),
             _dense_results(module),
         ):
             return torch.export.export(
@@ -145,7 +147,7 @@ def capture(
             if isinstance(model, torch.nn.Module)
             else getattr(model, "__qualname__", "function")
         )
-        refused = _eager_error(module, args, kwargs)
+        refused = eager_error(module, args, kwargs)
         told = None
         if refused is None:
             told = sizes.error(name, error) or refusal_for(error) or _without_shape(error)
@@ -229,46 +231,6 @@ def _tracing() -> Iterator[None]:
         replacing(),
     ):
         yield
-
-
-def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
-    """Return what eager PyTorch raises for the example inputs; None if nothing, or if they cannot be copied.
-
-    Tracing often refuses wrong inputs with a different message, about tensors that the user never saw.
-    Inputs, buffers and random generators are not changed. Copies share memory if the inputs do.
-    """
-    try:
-        given = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (tuple(args), dict(kwargs)))
-        positional, named = copy.deepcopy(given)
-    except Exception:  # noqa: BLE001  # objects may refuse to be copied in any way
-        return None
-    with torch.no_grad():
-        result = called_eagerly(module, positional, named)
-    return result if isinstance(result, Exception) else None
-
-
-def called_eagerly(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], written: Container[str] = ()
-) -> Any:
-    """Call ``module`` in eager PyTorch; returns its result or the exception that it raises.
-
-    The call does not change the buffers of ``module``, the parameters named in ``written``, the
-    attributes of submodules, or the random generators.
-    """
-    parameters = {name: one.detach().clone() for name, one in module.named_parameters() if name in written}
-    attributes = [(part, dict(vars(part))) for part in module.modules()]
-    try:
-        # A deep copy keeps the strides, a clone may not: some PyTorch kernels crash for certain strides only.
-        buffers = copy.deepcopy({name: one.detach() for name, one in module.named_buffers()})
-        with torch.random.fork_rng(devices=()):
-            return torch.func.functional_call(module, {**parameters, **buffers}, tuple(args), dict(kwargs))
-    except Exception as error:  # noqa: BLE001  # the caller asks which one it is
-        return error
-    finally:
-        for part, before in attributes:
-            for name in vars(part).keys() - before.keys():
-                delattr(part, name)
-            vars(part).update(before)
 
 
 @contextmanager

@@ -19,7 +19,13 @@ from ..errors import CaptureError, PassError, described
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
-from .aliasing import check_example_aliasing, check_resized_outputs, check_strided_reads, check_strides
+from .aliasing import (
+    check_example_aliasing,
+    check_resized_outputs,
+    check_strided_reads,
+    check_strides,
+    check_written_constants,
+)
 from .bounded import Bounded, NoForm, bounded, unknown_symbols
 from .capture import capture
 from .graphs import to_numpy
@@ -162,6 +168,7 @@ def check_aliasing(export: Export) -> None:
     Such a graph writes into memory that inputs share, resizes shared memory, or reads memory with gaps
     by strides.
     """
+    check_written_constants(export.exported)
     check_example_aliasing(export.exported)
     check_resized_outputs(export.exported)
     check_strided_reads(export.exported)

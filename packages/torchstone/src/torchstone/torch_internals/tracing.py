@@ -17,6 +17,10 @@ free_unbacked_symbols = Internal(
 )
 save_rng_state = Internal("torch._prims.rng_prims.run_and_save_rng_state", "activation checkpointing")
 replay_rng_state = Internal("torch._prims.rng_prims.run_with_rng_state", "activation checkpointing")
+_IN_FORWARD = "assignments in the forward pass of exports"
+_proxy_mode = Internal("torch.fx.experimental.proxy_tensor.get_proxy_mode", _IN_FORWARD)
+_proxy = Internal("torch.fx.experimental.proxy_tensor.get_proxy_slot", _IN_FORWARD)
+_set_proxy = Internal("torch.fx.experimental.proxy_tensor.set_proxy_slot", _IN_FORWARD)
 _current_autograd_node = Internal("torch._C._current_autograd_node", "operators called by hand")
 _sequence_number = Internal("torch.autograd._get_sequence_nr", "naming the forward line of a derivative")
 
@@ -52,3 +56,29 @@ def traced_size(size: int | torch.SymInt) -> int | None:
     """Return the value that a size had when it was traced; None if it depends on the values of a tensor."""
     found = size if isinstance(size, int) else size.node.hint
     return found if isinstance(found, int) else None
+
+
+def continue_as(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Let the graph that is traced now use the node of ``other`` wherever it would use that of ``tensor``."""
+    tracer = _proxy_mode().tracer
+    _set_proxy(tensor, tracer, _proxy(other, tracer))
+    for memo in ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo"):
+        if hasattr(type(tensor), memo):  # what a fake tensor knows about the values that it had
+            setattr(tensor, memo, None)
+    tensor.constant = getattr(other, "constant", None)  # type: ignore[attr-defined]
+
+
+def traced_node(tensor: torch.Tensor) -> torch.fx.Node | None:
+    """Return the node of ``tensor`` in the graph that is traced now; None if it has none."""
+    mode = _proxy_mode()
+    slot = None if mode is None else _proxy(tensor, mode.tracer, None)
+    return None if slot is None else slot.proxy.node
+
+
+def traced_constants() -> dict[torch.fx.Node, torch.Tensor]:
+    """Return the real tensors that the graph traced now reads, by the nodes that stand for them."""
+    mode = _proxy_mode()
+    if mode is None:
+        return {}
+    nodes = (node for node in mode.tracer.graph.nodes if node.op == "get_attr" and node.users)
+    return {node: getattr(mode.tracer.root, str(node.target)) for node in nodes}
