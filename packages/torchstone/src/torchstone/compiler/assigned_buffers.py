@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from ..errors import CaptureError
+from ..torch_internals.patches import is_tracing
 from ..torch_internals.pytree import tree_leaves, tree_map
 from ..torch_internals.tensors import is_saved, members, storage_identity
-from .assigned_data import AssignedData
+from .assigned_data import AssignedData, users_line
 
 Tensor = torch.Tensor
 
@@ -51,7 +53,22 @@ def written_at_the_end(module: torch.nn.Module) -> Iterator[None]:
             memory.detach().copy_(new)
         return result
 
+    parts = {id(part): part for part in module.modules()}
+
+    def refuse_others(part: torch.nn.Module, name: str, _: Any) -> None:
+        if not is_tracing() or id(part) in parts:
+            return
+        if name not in members(part)[1]:  # the call makes the module
+            parts[id(part)] = part
+            return
+        raise CaptureError(
+            f"the forward pass assigns the buffer {name} of a {type(part).__name__} outside of the exported"
+            f" model{users_line()}",
+            hint="export the module, its method, or a function that uses it by name",
+        )
+
     handles = [
+        register_module_buffer_registration_hook(refuse_others),
         module.register_forward_pre_hook(begin, with_kwargs=True),
         module.register_forward_hook(end),
     ]
@@ -112,13 +129,19 @@ def _named(
     kept: Sequence[_Kept], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors that outlive a call, each with a name for messages."""
-    for name, value in [*enumerate(args), *((repr(name), one) for name, one in kwargs.items())]:
-        yield from ((f"input {name}", one) for one in tree_leaves(value) if isinstance(one, Tensor))
+    for label, value in _labeled(args, kwargs):
+        yield from ((label, one) for one in tree_leaves(value) if isinstance(one, Tensor))
     for path, _, *kinds in kept:
         for kind, own in zip(("parameter", "buffer"), kinds, strict=True):
             yield from (
                 (f"the {kind} {_full(path, name)}", one) for name, one in own.items() if one is not None
             )
+
+
+def _labeled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments of a call, each with a name for messages."""
+    yield from ((f"input {place}", value) for place, value in enumerate(args))
+    yield from ((f"input {name!r}", value) for name, value in kwargs.items())
 
 
 def _full(path: str, name: str) -> str:

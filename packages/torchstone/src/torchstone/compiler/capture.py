@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,41 +27,12 @@ from .assertions import asserting
 from .assigned_buffers import written_at_the_end
 from .dynamic_sizes import Sizes, suggested_checks, unknown_expression
 from .eager_calls import eager_error
+from .function_modules import as_module, name_as_in_owner
 from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
 from .plain_attributes import attributes_followed
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 from .transforms import refusal_for
-
-
-class _FunctionModule(torch.nn.Module):
-    """A module that calls a plain function, since ``torch.export`` takes only modules."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = _named_forward(function)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def as_module(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
-    """Return ``model`` if it is a module, or a module that calls it if it is a function."""
-    return model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
-
-
-def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``function`` named ``forward``: PyTorch records source lines only for frames of that name."""
-    if isinstance(function, types.MethodType):
-        return types.MethodType(_named_forward(function.__func__), function.__self__)
-    if not isinstance(function, types.FunctionType):
-        return function
-    code = function.__code__.replace(co_name="forward")
-    named = types.FunctionType(
-        code, function.__globals__, "forward", function.__defaults__, function.__closure__
-    )
-    named.__kwdefaults__ = function.__kwdefaults__
-    return named
 
 
 def require_plain(label: str, value: Any) -> None:
@@ -136,9 +106,11 @@ def capture(
             attributes_followed(module),
             _dense_results(module),
         ):
-            return torch.export.export(
+            program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
             )
+        name_as_in_owner(program, module)
+        return program
     except TorchstoneError:
         raise
     except Exception as error:  # whatever tracing raises, there is no program

@@ -26,8 +26,8 @@ from ..torch_internals.dispatch import TorchDispatchMode
 from ..torch_internals.patches import no_other_traces
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from ..trees import Tree, flatten
-from .capture import as_module
 from .eager_calls import called_eagerly
+from .function_modules import as_module
 from .rules.registry import pads
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
