@@ -20,6 +20,7 @@ from ..torch_internals.patches import is_tracing
 from ..torch_internals.pytree import tree_leaves, tree_map
 from ..torch_internals.tensors import is_saved, members, storage_identity
 from .assigned_data import AssignedData, users_line
+from .containers import Contents
 
 Tensor = torch.Tensor
 
@@ -34,15 +35,25 @@ def written_at_the_end(module: torch.nn.Module) -> Iterator[None]:
     """
     before: list[_Kept] = []
     names: dict[int, tuple[str, Tensor]] = {}
+    given: list[Contents] = []
     data = AssignedData()
 
     def begin(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        given[:] = [Contents()]
+        for label, value in _labeled(args, kwargs):
+            given[0].add_all(label, value)
         before[:] = _kept(module)
         names.clear()
         names.update((id(one), (name, one)) for name, one in _named(before, args, kwargs))
         data.begin(one for _, one in names.values())
 
     def end(_: Any, __: Any, result: Any) -> Any:
+        for path in given[0].changed():
+            raise CaptureError(
+                f"the forward pass adds, removes or replaces entries of {path}, a container that a program"
+                " does not give back",
+                hint="copy the container first, as in batch = dict(batch), and return what callers need",
+            )
         written = {id(one): (one, one) for one in data.end()}
         written |= {id(old): (old, new) for old, new in _assigned(before)}
         values = [(old, new.detach().clone()) for old, new in written.values()]  # one may be another's memory

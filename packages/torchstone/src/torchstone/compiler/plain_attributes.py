@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import types
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,8 +22,11 @@ from ..torch_internals.dispatch import without_modes
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.pytree import tree_leaves
 from ..torch_internals.tracing import traced_constants, traced_node
+from .containers import Contents, is_container
 
 Tensor = torch.Tensor
+
+_Visit = Callable[[str, Any], None]
 
 _OF_ALL_MODULES = frozenset(vars(torch.nn.Module()))
 _SAME_VALUES = frozenset(
@@ -53,13 +55,13 @@ class _Snapshot:
         self._is_copied = is_copied
         self._module = module
         self._parts = [(part, dict(vars(part))) for part in module.modules()]
-        self._containers: dict[int, tuple[Any, Any]] = {}
+        self._containers = Contents()
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}
         self.tensors = dict(self._found(self._keep))
 
     def now(self) -> dict[str, Tensor]:
         """Return the tensors that the attributes hold now, by path."""
-        return dict(self._found(lambda _: None))
+        return dict(self._found(lambda *_: None))
 
     def restore(self) -> None:
         """Give all attributes, and the containers and plain tensors in them, what they had."""
@@ -69,25 +71,19 @@ class _Snapshot:
     def put_back(self) -> None:
         """Give all attributes, and the containers in them, what they had. Values of tensors stay."""
         for part, before in self._parts:
-            vars(part).clear()
+            for name in vars(part).keys() - before.keys():
+                del vars(part)[name]
             vars(part).update(before)
-        for container, content in self._containers.values():
-            if isinstance(container, (list, deque)):
-                if len(container) != len(content) or any(map(_is_not, container, content)):
-                    container.clear()
-                    container.extend(content)
-            elif list(container) != list(content) or any(map(_is_not, container.values(), content.values())):
-                container.clear()
-                container.update(content)
+        self._containers.put_back()
 
-    def _keep(self, value: Any) -> None:
+    def _keep(self, path: str, value: Any) -> None:
         if isinstance(value, Tensor):
             if self._is_copied(value):
                 self._copies[id(value)] = value, value.detach().clone()
         else:
-            self._containers[id(value)] = value, value.copy()
+            self._containers.add(path, value)
 
-    def _found(self, visit: Callable[[Any], None]) -> Iterator[tuple[str, Tensor]]:
+    def _found(self, visit: _Visit) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
         for path, part in self._module.named_modules():
             for name, value in [*vars(part).items()]:
@@ -96,22 +92,24 @@ class _Snapshot:
 
 
 def _tensors_in(
-    path: str, value: Any, visit: Callable[[Any], None], seen: set[int], *, inside: bool
+    path: str, value: Any, visit: _Visit, seen: set[int], *, inside: bool
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in ``value`` with their paths; calls ``visit`` for them and for each container."""
     if isinstance(value, Tensor):
-        visit(value)
+        visit(path, value)
         yield path, value
         return
     if not inside and _is_plain_object(value):
         value, form = vars(value), "{}.{}"
     else:
         form = "{}[{!r}]"
-    if not isinstance(value, (dict, list, tuple, deque)) or id(value) in seen or len(value) > _MOST_ENTRIES:
+    if not (is_container(value) or isinstance(value, tuple)):
+        return
+    if id(value) in seen or len(value) > _MOST_ENTRIES:
         return
     seen.add(id(value))
     if not isinstance(value, tuple):
-        visit(value)
+        visit(path, value)
     entries = value.items() if isinstance(value, dict) else enumerate(value)
     for key, one in [*entries]:
         yield from _tensors_in(form.format(path, key), one, visit, seen, inside=True)
@@ -122,10 +120,6 @@ def _is_plain_object(value: Any) -> bool:
     if isinstance(value, (torch.nn.Module, type, types.ModuleType, types.FunctionType, dict, list, tuple)):
         return False
     return isinstance(getattr(value, "__dict__", None), dict)
-
-
-def _is_not(one: Any, other: Any) -> bool:
-    return one is not other
 
 
 @contextmanager
