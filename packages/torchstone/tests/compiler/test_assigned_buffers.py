@@ -147,3 +147,79 @@ def test_saved_state_that_is_none_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="assigns the buffer h, which is None"):
         torchstone.export(Model(), (torch.ones(3),))
+
+
+class Sharing(nn.Module):
+    """Calls ``step``; its buffer ``part`` shares memory with the parameter or buffer ``whole``."""
+
+    whole: Tensor
+    part: Tensor
+    apart: Tensor
+
+    def __init__(self, step: Callable[[Sharing, Tensor], Tensor], *, trained: bool, size: int) -> None:
+        super().__init__()
+        self.step = step
+        values = torch.zeros(6)
+        if trained:
+            self.whole = nn.Parameter(values)
+        else:
+            self.register_buffer("whole", values)
+        self.register_buffer("part", values[:size])
+        self.register_buffer("apart", torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(self, x)
+
+
+def _writes_part(own: Sharing, x: Tensor) -> Tensor:
+    own.part.add_(x)
+    return own.whole * 2
+
+
+def _assigns_part(own: Sharing, x: Tensor) -> Tensor:
+    own.part = own.part + x
+    return own.whole * 2
+
+
+def _assigns_data_of_part(own: Sharing, x: Tensor) -> Tensor:
+    own.part.data = own.part + x
+    return own.whole * 2
+
+
+def _writes_whole(own: Sharing, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        own.whole[1:].add_(x)
+    return own.part * 2
+
+
+@pytest.mark.parametrize("size", [3, 6])
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize(
+    "step",
+    [_writes_part, _assigns_part, _assigns_data_of_part, _writes_whole],
+    ids=lambda step: step.__name__,
+)
+def test_writes_into_shared_state_are_refused(step: Callable[..., Tensor], trained: bool, size: int) -> None:
+    model = Sharing(step, trained=trained, size=size)
+    names = [f"the {'parameter' if trained else 'buffer'} whole", "the buffer part"]
+    if step is not _writes_whole:
+        names.reverse()
+    place = rf" at {__file__}:\d+" if "writes" in step.__name__ else ""
+    with pytest.raises(
+        CaptureError, match=f"writes into {names[0]}{place}, which shares memory with {names[1]}"
+    ):
+        torchstone.export(model, (torch.ones(1),))
+    assert torch.equal(model.whole.detach(), torch.zeros(6))
+    assert model.part.data_ptr() == model.whole.data_ptr()
+
+
+def test_shared_state_that_is_not_written_exports() -> None:
+    def step(own: Sharing, x: Tensor) -> Tensor:
+        own.apart.add_(x)
+        return own.whole.sum() + own.part * own.apart
+
+    model = Sharing(step, trained=True, size=3)
+    eager = copy.deepcopy(model)
+    program = torchstone.export(model, (torch.ones(1),))
+    for _ in range(2):
+        torch.testing.assert_close(program(torch.ones(1)), eager(torch.ones(1)).detach())

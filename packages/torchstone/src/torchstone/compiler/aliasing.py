@@ -10,8 +10,9 @@ when all elements of the tensor are written, so that strides no longer fit.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -24,7 +25,7 @@ from ..lowering.aten.strided import leaves_no_gaps
 from ..overlap import overlap
 from ..torch_internals import pytree
 from ..torch_internals.caches import caches_as_trees
-from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
 from ..torch_internals.tensors import storage_identity
 from .graphs import bind_schema, flattened, is_strided_read, location_text, shape_of, writes
 
@@ -75,6 +76,35 @@ def check_written_constants(program: ExportedProgram) -> None:
             )
 
 
+def check_shared_state(program: ExportedProgram) -> None:
+    """Raise :class:`CaptureError` if ``program`` writes into state that shares memory with other state."""
+    held = {**program.constants, **program.state_dict}
+    state = {
+        spec.arg.name: (f"the {_STATE[spec.kind]} {spec.target}", held[spec.target])
+        for spec in program.graph_signature.input_specs
+        if spec.kind in _STATE and isinstance(held.get(spec.target), torch.Tensor)
+    }
+    writers = _writers(program.graph_module) if state else {}
+    for written in state.keys() & writers.keys():
+        label, tensor = state[written]
+        for other, (known, shared) in state.items():
+            if other != written and overlap(tensor, shared):
+                place = location_text(writers[written])
+                at = f" at {place}" if place else ""
+                raise CaptureError(
+                    f"the forward pass writes into {label}{at}, which shares memory with {known}:"
+                    " a program keeps each of them as a value of its own",
+                    hint="register a copy, made with clone(), or only one and compute the other from it",
+                )
+
+
+_STATE = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "attribute",
+}
+
+
 def _writers(module: GraphModule) -> dict[str, Node]:
     """Map each input that a captured graph writes into, also through views, to the first call that writes."""
     origins: dict[Node, Node] = {}
@@ -93,11 +123,29 @@ def _writers(module: GraphModule) -> dict[str, Node]:
                         writers.setdefault(origin.name, node)
                     elif origin is not None:
                         origins[node] = origin
+        elif (inner := _wrapped(module, node)) is not None:  # a block with torch.no_grad() or autocast
+            part, operands = inner
+            inside = _writers(part)
+            for placeholder, operand in zip(part.graph.find_nodes(op="placeholder"), operands, strict=True):
+                origin = origins.get(operand) if isinstance(operand, Node) else None
+                if origin is not None and placeholder.name in inside:
+                    writers.setdefault(origin.name, inside[placeholder.name])
         elif node.op == "call_function":  # getitem of the views that split returns
             origin = origins.get(node.all_input_nodes[0]) if node.all_input_nodes else None
             if origin is not None:
                 origins[node] = origin
     return writers
+
+
+def _wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, Sequence[Any]] | None:
+    """Return the graph that ``node`` runs once, with its operands; None if it is another kind of node."""
+    if not (isinstance(node.target, HigherOrderOperator) and node.target.name().startswith("wrap_with_")):
+        return None
+    for place, argument in enumerate(node.args):
+        part = getattr(module, str(argument.target), None) if isinstance(argument, Node) else None
+        if isinstance(part, GraphModule):
+            return part, node.args[place + 1 :]
+    return None
 
 
 def check_resized_outputs(program: ExportedProgram) -> None:

@@ -22,6 +22,7 @@ from ..signature import Signature
 from .aliasing import (
     check_example_aliasing,
     check_resized_outputs,
+    check_shared_state,
     check_strided_reads,
     check_strides,
     check_written_constants,
@@ -169,6 +170,7 @@ def check_aliasing(export: Export) -> None:
     by strides.
     """
     check_written_constants(export.exported)
+    check_shared_state(export.exported)
     check_example_aliasing(export.exported)
     check_resized_outputs(export.exported)
     check_strided_reads(export.exported)
