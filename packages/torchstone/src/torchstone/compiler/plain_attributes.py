@@ -21,6 +21,7 @@ from ..errors import CaptureError
 from ..torch_internals.dispatch import without_modes
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.pytree import tree_leaves
+from ..torch_internals.tensors import is_transformed
 from ..torch_internals.tracing import traced_constants, traced_node
 from .containers import Contents, is_container
 
@@ -173,7 +174,8 @@ class _Written(TorchFunctionMode):
         kwargs = kwargs or {}
         if "out" in kwargs or _WRITING.search(getattr(func, "__name__", "")):
             for one in tree_leaves((args[:1], kwargs.get("out"))):
-                if type(one) is Tensor and not one.is_meta and id(one) not in self._copies:
+                known = id(one) in self._copies or type(one) is not Tensor
+                if not (known or one.is_meta or is_transformed(one)):
                     with without_modes():
                         self._copies[id(one)] = one, one.detach().clone()
         return func(*args, **kwargs)

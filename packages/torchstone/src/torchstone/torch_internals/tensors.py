@@ -20,6 +20,7 @@ __all__ = [
     "from_dlpack",
     "has_tangent",
     "is_traceable_wrapper_subclass",
+    "is_transformed",
     "is_zero_tensor",
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
@@ -59,6 +60,7 @@ _saved_tensors_hooks = Internal(
 )
 _enter_vmap = Internal("torch._C._vmapmode_increment_nesting", "gradients of a batch")
 _leave_vmap = Internal("torch._C._vmapmode_decrement_nesting", "gradients of a batch")
+is_transformed = Internal("torch._C._functorch.is_functorch_wrapped_tensor", "exports with torch.func")
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
 detect_causal_mask = Internal("torch.nn.modules.transformer._detect_is_causal_mask", "masks of transformers")
 DETECT_CAUSAL_MASK = (torch.nn.modules.transformer, "_detect_is_causal_mask")
