@@ -18,7 +18,7 @@ Function = Callable[[torch.Tensor], object]
 
 WRONG: dict[str, Function] = {
     "aminmax.out": lambda x: torch.aminmax(x, dim=0, out=(torch.ones(2), torch.ones(2).double())),
-    "aminmax.out of integers": lambda x: torch.aminmax(x.long(), out=(PLACES[0].int(), PLACES[0])),
+    "aminmax.out of integers": lambda x: torch.aminmax(x.long(), out=(PLACES[0].int(), PLACES[0].clone())),
     "bernoulli_": lambda x: x.clone().bernoulli_(1.5),
     "bucketize": lambda x: torch.bucketize(x, x),
     "bucketize of a number": lambda x: torch.bucketize(1.0, x),

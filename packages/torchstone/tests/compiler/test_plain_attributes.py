@@ -209,3 +209,24 @@ def test_a_failed_export_restores_attributes() -> None:
     assert own.last is None
     assert _same(_content(own), content)
     assert torch.equal(own.held, torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda one: one.clone(),
+        lambda one: one.double(),
+        lambda one: one.to(torch.float64),
+        lambda one: one[None].expand(2, 3).contiguous(),
+        lambda one: one.expand(2, 3).reshape(6),
+    ],
+)
+def test_writes_into_copies_of_plain_tensors_are_not_refused(copied: Callable[[Tensor], Tensor]) -> None:
+    def writes(_: Model, x: Tensor) -> Tensor:
+        return copied(_SHARED).add_(x[0])
+
+    x, model = torch.rand(3), Model(writes)
+    program = torchstone.export(model, (x,))
+    for _ in range(2):
+        assert torch.equal(torch.as_tensor(program(x)), model(x))
+    assert torch.equal(_SHARED, torch.zeros(3))

@@ -121,7 +121,7 @@ def _writers(module: GraphModule) -> dict[str, Node]:
                     origin = origins.get(value) if isinstance(value, Node) else None
                     if origin is not None and argument.alias_info.is_write:
                         writers.setdefault(origin.name, node)
-                    elif origin is not None:
+                    elif origin is not None and not _is_copy(node, value):
                         origins[node] = origin
         elif (inner := _wrapped(module, node)) is not None:  # a block with torch.no_grad() or autocast
             part, operands = inner
@@ -135,6 +135,16 @@ def _writers(module: GraphModule) -> dict[str, Node]:
             if origin is not None:
                 origins[node] = origin
     return writers
+
+
+def _is_copy(node: Node, source: Node) -> bool:
+    """Whether a call that returns ``source`` or a copy of it, such as ``to``, has made a copy."""
+    result, given = node.meta.get("val"), source.meta.get("val")
+    if not (isinstance(result, torch.Tensor) and isinstance(given, torch.Tensor)):
+        return False
+    if schema_of(node.target).name == "aten::to":  # its metadata is not that of the tensor which it returns
+        return result.dtype != given.dtype
+    return storage_identity(result.untyped_storage()) != storage_identity(given.untyped_storage())
 
 
 def _wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, Sequence[Any]] | None:
