@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import pytree
+from ..torch_internals.dispatch import is_dispatched
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.private_device import below_autocast, full_name
 from .storage import DEVICE_TYPE
@@ -106,6 +107,7 @@ def kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
             packet = getattr(torch.ops.aten, name, None)
             for overload in () if packet is None else packet.overloads():
                 found = getattr(packet, overload)
-                if "out" not in overload.split("_") and overload not in ("dimname", "names_dim"):
+                named = "out" in overload.split("_") or overload in ("dimname", "names_dim")
+                if not named and is_dispatched(found):
                     yield full_name(found), _kernel(found, dtype)
     yield REFUSED, _refuse
