@@ -11,22 +11,6 @@ import torch
 _BY_VALUE = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format)
 
 
-class Written:
-    """A tensor in a key, equal to itself as long as nothing writes to it. The key keeps it alive."""
-
-    __slots__ = ("tensor", "version")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        self.version = -1 if tensor.is_inference() else tensor._version
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Written) and self.tensor is other.tensor and self.version == other.version
-
-    def __hash__(self) -> int:
-        return hash((id(self.tensor), self.version))
-
-
 class Same:
     """An object in a key, equal only to itself. The key refers to it weakly if its class allows that."""
 

@@ -123,10 +123,12 @@ def refusing_changes(recipe: Recipe) -> Iterator[None]:
 
 
 def _all_kept(recipe: Recipe) -> Iterator[_Kept]:
+    own = {id(module) for root in recipe.modules() for module in root.modules()}
     for name, value in reachable(recipe):
         if isinstance(value, torch.nn.Module):
-            for module in value.modules():
-                yield _of_dict(vars(module), None)
+            for path, module in value.named_modules():
+                label = None if id(module) in own else f"{name}.{path}" if path else name
+                yield _of_dict(vars(module), label, attributes=True)
         elif type(value) is list or type(value) is deque:
             yield _of_sequence(value, name)
         elif type(value) is set:

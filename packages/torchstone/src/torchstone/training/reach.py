@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
@@ -38,6 +38,22 @@ def reachable(recipe: Recipe) -> Iterator[tuple[str, Any]]:
         seen[id(value)] = value  # keeps the value alive, so that no other one gets its id
         yield name, value
         waiting += islice(_parts(name, value), _MOST)
+
+
+def outer_tensors(recipe: Recipe) -> dict[int, str]:
+    """Return the names of the tensors that the loss or the model refers to, by their identities."""
+    found: dict[int, str] = {}
+    for name, value in reachable(recipe):
+        parts: Iterable[tuple[str, Any]]
+        if isinstance(value, torch.nn.Module):
+            own = chain(value.named_parameters(), value.named_buffers())
+            parts = ((f"{name}.{path}", one) for path, one in own)
+        else:
+            parts = islice(_parts(name, value), _MOST)
+        for label, one in parts:
+            if isinstance(one, torch.Tensor):
+                found.setdefault(id(one), label)
+    return found
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

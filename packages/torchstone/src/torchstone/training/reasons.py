@@ -18,6 +18,7 @@ _PARTS = (
 )
 """The message for each part of a program's key, used if that part differs."""
 _LEAVES = 5
+OF_CONSTANTS = "a tensor that code refers to has another form, or code looks at its values and it was written"
 
 
 def of_key(key: Sequence[Any], known: Iterable[Sequence[Any]]) -> str:

@@ -201,7 +201,10 @@ class CompiledStep:
         known = self._programs.get(key)
         if not known:
             return reasons.of_key(key, self._programs)
-        return reasons.of_guards(known[-1].program.traced.guards, _Leaves(state, numbers))
+        traced, values = known[-1].program.traced, _Leaves(state, numbers)
+        if traced.guards.hold(values):
+            return reasons.OF_CONSTANTS
+        return reasons.of_guards(traced.guards, values)
 
     def _compiled(
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
@@ -212,7 +215,17 @@ class CompiledStep:
             try:
                 places = where_rows_are(self._recipe, state, leaves, tree) if self._recipe.buckets else []
                 self._attributes.restore(before)
-                traced = trace(self._recipe, kind, state, numbers, leaves, tree, counters=self._counters)
+                assert self._watch is not None
+                traced = trace(
+                    self._recipe,
+                    kind,
+                    state,
+                    numbers,
+                    leaves,
+                    tree,
+                    counters=self._counters,
+                    read=self._watch.tensors,
+                )
                 traced.attributes = self._attributes.changes(before)
             finally:
                 self._attributes.restore(before)

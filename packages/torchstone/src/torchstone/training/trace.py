@@ -41,9 +41,11 @@ from .constants import Constants, constants_as_arguments
 from .generators import refusing_draws
 from .kept import refusing_changes
 from .numbers import Expression, Guards, Number, number
+from .origins import Origins
 from .outcomes import Returned, return_writes, returned
 from .overlay import Overlay, as_it_was, overlaid, roots_of, showing_stand_ins
 from .randomness import without_foreign_randomness
+from .reach import outer_tensors
 from .recipe import Recipe
 from .refusals import refusal
 from .settings import Change, changed_settings, copied
@@ -52,7 +54,7 @@ from .shown_numbers import refusing_unseen_settings, showing_numbers
 from .state import Entry, Setting, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
 from .traced_graphs import erase_profiling, functional, read_undetached
-from .tracing import Numbers, Substitution
+from .tracing import Numbers, Substitution, like
 from .update import clip, next_scale, optimizer_modules, run_optimizer, shadow_of, unscale
 
 aten = namespace("aten")
@@ -110,12 +112,14 @@ def trace(
     counters: Collection[Setting] = (),
     lines: bool = False,
     options: Options | None = None,
+    read: Sequence[Tensor] = (),
 ) -> Traced:
     """Trace the step that ``recipe`` describes, for one batch given as leaves of ``tree``.
 
     ``kind`` is ``"update"``, ``"accumulate"`` (no update), or ``"export"``: an update that also outputs the
     next values of ``counted``. ``counters`` are integers of the optimizer's groups that are among the
-    ``numbers``. ``options`` say whether layers of LSTMs may be left to eager PyTorch.
+    ``numbers``. ``options`` say whether layers of LSTMs may be left to eager PyTorch. ``read`` are tensors
+    that code may read and that are not state.
 
     Each node records its module, and with ``lines`` also its phase and source line. If the model cannot be
     traced as it is, it is traced again under the capture rules. Raises :class:`CaptureError` if the step
@@ -124,10 +128,10 @@ def trace(
 
     def traced(*, ruled: bool) -> Traced:
         found, fakes = _begun(state, numbers, batch)
-        step = _Trace(recipe, kind, state, numbers, found, lines, counters=counters, ruled=ruled)
+        step = _Trace(recipe, kind, state, numbers, found, lines, counters=counters, ruled=ruled, read=read)
         graph = _graph(step, fakes, batch, tree, ASK_AUTOGRAD)
         if kind != "export":
-            found.constants = constants_as_arguments(graph, step.made)
+            found.constants = constants_as_arguments(graph, step.made, step.origins)
             fakes += [_fake(fakes[0].fake_mode, tensor) for tensor in found.constants.tensors]
         found.module = functional(graph, fakes)
         state.refuse_separation(found.module)
@@ -221,13 +225,8 @@ def _graph(
     erase_profiling(traced)
     traced.graph.eliminate_dead_code()
     traced.recompile()
-    refuse_strays_among_constants(traced, step.state)
+    refuse_strays_among_constants(traced, step.state, step.outer)
     return traced
-
-
-def _like(leaf: Tensor, traced: Tensor) -> Tensor:
-    """Return ``traced``, requiring a gradient if ``leaf`` does, for losses that compute with a gradient."""
-    return traced.detach().requires_grad_() if leaf.requires_grad else traced
 
 
 class _Trace:
@@ -244,6 +243,7 @@ class _Trace:
         *,
         counters: Collection[Setting] = (),
         ruled: bool = False,
+        read: Sequence[Tensor] = (),
     ) -> None:
         self.counters, self.ruled = counters, ruled
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
@@ -251,6 +251,8 @@ class _Trace:
         self.made: dict[int, Tensor] = {}
         """Constants that the trace made from others, by identity."""
         self.shown: Mapping[int, Overlay] = {}
+        self.outer = outer_tensors(recipe)
+        self.origins = Origins(read)
         self.provenance = Provenance(recipe.model, marking=True, lines=lines)
 
     def run(self, arguments: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any) -> list[torch.Tensor]:
@@ -259,7 +261,7 @@ class _Trace:
         traced = {id(entry.tensor): one for entry, one in zip(entries, own, strict=True)}
         numbers, feed = arguments[len(own)], iter(arguments[len(own) + 1 :])
         guards = self.found.guards
-        mode = Numbers(guards, self.made)
+        mode = Numbers(guards, self.made, self.origins)
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
@@ -276,7 +278,7 @@ class _Trace:
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)
             ]
-            given = {id(leaf): _like(leaf, next(feed)) for leaf in batch if isinstance(leaf, Tensor)}
+            given = {id(leaf): like(leaf, next(feed)) for leaf in batch if isinstance(leaf, Tensor)}
             leaves = [given.get(id(leaf), leaf) for leaf in batch]
             return self._run(traced, iter(made), leaves, tree)
 
@@ -338,7 +340,7 @@ class _Trace:
         """Return the gradients of the optimizer's parameters, added to those accumulated before."""
         parameters = [p for p in self.state.parameters if p.requires_grad]
         with torch.enable_grad():
-            refuse_strays_among_leaves(loss, self.state)
+            refuse_strays_among_leaves(loss, self.state, self.outer)
             if self.recipe.scaler is not None:
                 loss = loss * self._scaler(traced)["scale"]
             fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)

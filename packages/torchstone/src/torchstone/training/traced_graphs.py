@@ -40,9 +40,10 @@ def functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModul
         graphs.append(module)
         return module.forward
 
-    for name, constant in list(traced.named_buffers()):  # AOTAutograd would make them arguments
+    own = [*traced.named_parameters(remove_duplicate=False), *traced.named_buffers(remove_duplicate=False)]
+    for name, constant in own:  # AOTAutograd would make them arguments
         delattr(traced, name)
-        setattr(traced, name, constant)
+        setattr(traced, name, constant.detach())
     table = decompositions(training=True)
     for overload in ASK_AUTOGRAD:
         del table[overload]

@@ -25,6 +25,7 @@ from ..torch_internals.fake import DynamicOutputShapeException, FakeTensor
 from ..torch_internals.operators import HigherOrderOperator, OpOverload, namespace, schema_of
 from ..torch_internals.tensors import storage_identity
 from .numbers import Expression, Guards, Number, number
+from .origins import Origins
 from .randomness import refuse_generator
 from .refusals import HigherOrder, LooksAtValue, SizedByValues
 
@@ -33,12 +34,17 @@ aten = namespace("aten")
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _MAKERS = (torch.tensor, torch.as_tensor, torch.scalar_tensor)
 _READERS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
+_CONVERSIONS = frozenset(
+    getattr(torch.Tensor, f"__{name}__") for name in ("bool", "int", "float", "complex", "index", "contains")
+) | {torch.Tensor.item, torch.Tensor.new_tensor, torch.asarray, *_MAKERS, *_READERS}
+"""Functions that may read values without calling an operator."""
 _SELECTIONS = (
     aten.index.Tensor,
     aten.index_put.default,
     aten.index_put_.default,
     aten._index_put_impl_.default,
 )
+_FRESH = (aten.lift_fresh.default, aten.lift_fresh_copy.default)
 _FRACTIONS = (aten.rand.default, aten.rand.generator)
 _COMPARISONS = {
     aten.lt.Scalar: lt,
@@ -69,6 +75,8 @@ class Substitution(TorchFunctionMode):
             return _write(*args)
         if function in _READERS and self._numbers is not None and not isinstance(args[0], FakeTensor):
             self._numbers.look(args[0])
+        if function in _CONVERSIONS and self._numbers is not None:
+            self._numbers.origins.look(pytree.tree_leaves(args))
         result = function(*args, **kwargs)
         return Number(result.node) if type(result) is torch.SymFloat else result  # what item() made
 
@@ -88,6 +96,11 @@ def _write(tensor: torch.Tensor, data: torch.Tensor) -> None:
         tensor.detach().copy_(data)
 
 
+def like(leaf: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
+    """Return ``traced``, requiring a gradient if ``leaf`` does, for losses that compute with a gradient."""
+    return traced.detach().requires_grad_() if leaf.requires_grad else traced
+
+
 class Numbers(TorchDispatchMode):
     """Gives operators tensors in place of numbers, and makes ``item()`` of a float return a :class:`Number`.
 
@@ -97,9 +110,12 @@ class Numbers(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, guards: Guards, made: dict[int, torch.Tensor] | None = None) -> None:
+    def __init__(
+        self, guards: Guards, made: dict[int, torch.Tensor] | None = None, origins: Origins | None = None
+    ) -> None:
         super().__init__()
         self._guards = guards
+        self.origins = Origins() if origins is None else origins
         self._made = {} if made is None else made
         """Constants that were computed outside of the graph, by identity."""
         self._known: dict[int, tuple[Any, Expression | None]] = {}
@@ -180,6 +196,7 @@ class Numbers(TorchDispatchMode):
             self._save(_written(operator, args))
             result = self._call(operator, args, kwargs, constant)
         self._note(operator, args, result, constant)
+        self._note_origins(operator, args, leaves, result)
         if expression is not None and not constant and isinstance(result, torch.Tensor) and not result.dim():
             self.know(result, expression)
             if schema_of(operator).is_mutable and _is_alone(args[0]):  # if it is real, the result is another
@@ -194,6 +211,7 @@ class Numbers(TorchDispatchMode):
         if isinstance(operator, OpOverload):
             looks = torch.Tag.data_dependent_output in operator.tags
             if constant and (looks or _is_sized_by_values(operator, args)):
+                self.origins.look(pytree.tree_leaves((args, kwargs)))
                 with without_modes():
                     return self._keep(operator(*args, **kwargs))
             if looks:
@@ -240,13 +258,29 @@ class Numbers(TorchDispatchMode):
         found: list[Any] = []
         for index in indices:
             if isinstance(index, torch.Tensor) and index.dtype == torch.bool and self.has(index):
+                self.origins.look([index])
                 with without_modes():
                     found += self._keep(index.nonzero().unbind(1))
             else:
                 found.append(index)
         return tensor, found, *rest
 
+    def _note_origins(self, operator: Any, args: Sequence[Any], leaves: Sequence[Any], result: Any) -> None:
+        """Note what the values of the tensors come from that a call made or wrote."""
+        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if operator in _FRESH:  # made of Python numbers; what it was made of before has been looked at
+            self.origins.made(given, [])
+        before = {storage_identity(one.untyped_storage()) for one in given if one.layout is torch.strided}
+        made = [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+        new = [
+            one
+            for one in made
+            if one.layout is torch.strided and storage_identity(one.untyped_storage()) not in before
+        ]
+        self.origins.made([*new, *_written(operator, args)], given)
+
     def _item(self, tensor: torch.Tensor) -> Any:
+        self.origins.look([tensor])
         known = self._guards.call(torch.Tensor.item, self._expression(tensor))
         if not tensor.dtype.is_floating_point:
             return self._guards.see(known)

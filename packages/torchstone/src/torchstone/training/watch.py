@@ -33,7 +33,7 @@ from ..torch_internals.training import (
     module_hooks,
     own_step,
 )
-from .identity import Form, Same, Written, is_value, same_value
+from .identity import Form, Same, is_value, same_value
 from .reach import is_installed, is_users_module, is_users_type, names_in
 from .recipe import Recipe
 from .shown_numbers import OF_SCHEDULERS
@@ -64,6 +64,8 @@ class Watch:
         self._sources = self._walk.sources
         self._expected = self._sources.values()
         self.form = Form(tuple(self._walk.form))
+        self.tensors = self._walk.tensors
+        """The tensors that code may read, apart from those of modules of the step."""
 
     def unchanged(self) -> bool:
         """Whether everything is as it was when this was made."""
@@ -86,7 +88,7 @@ class Watch:
 
 
 class _Sources:
-    """The places that values are read from, and how often tensors were written."""
+    """The places that values are read from."""
 
     def __init__(self) -> None:
         self.views: list[Iterable[Any]] = []
@@ -101,9 +103,7 @@ class _Sources:
         self.cells: list[CellType] = []
         self.functions: list[FunctionType] = []
         self.parameters: list[torch.Tensor] = []
-        self.tensors: list[torch.Tensor] = []
         self.sizes: list[int] = []
-        self.versions: list[int] = []
 
     def now(self) -> Iterator[Any]:
         return chain(
@@ -132,13 +132,12 @@ class _Sources:
                 not any(self.empty)
                 and all(map(is_, self.now(), expected))
                 and list(map(len, self.large)) == self.sizes
-                and list(map(_VERSION, self.tensors)) == self.versions
             )
         except (ValueError, RuntimeError):  # a variable was deleted, or another thread writes
             return False
 
 
-_CONTENTS, _CODE, _VERSION = attrgetter("cell_contents"), attrgetter("__code__"), attrgetter("_version")
+_CONTENTS, _CODE = attrgetter("cell_contents"), attrgetter("__code__")
 _DEFAULTS, _KEYWORD_DEFAULTS = attrgetter("__defaults__"), attrgetter("__kwdefaults__")
 
 
@@ -147,6 +146,7 @@ class _Walk:
 
     def __init__(self, recipe: Recipe, ignored: Mapping[Place, Any]) -> None:
         self.sources = _Sources()
+        self.tensors: list[torch.Tensor] = []
         self.form: list[Any] = []
         self.tokens: dict[Place, Any] = {}
         self.owners: dict[int, Any] = {}
@@ -167,7 +167,6 @@ class _Walk:
             if len(self._kept) < _MOST or isinstance(value, nn.Module):
                 self._visit(value)
         self.sources.sizes = list(map(len, self.sources.large))
-        self.sources.versions = list(map(_VERSION, self.sources.tensors))
 
     def _start(self, recipe: Recipe) -> None:
         roots = (recipe.model, recipe.loss_fn, recipe.average)
@@ -219,7 +218,7 @@ class _Walk:
         if is_value(value):
             return type(value), repr(value)
         if isinstance(value, torch.Tensor):
-            return self._numbers[id(value)] if id(value) in self._numbers else Written(value)
+            return self._numbers[id(value)] if id(value) in self._numbers else Same(value)
         return (type(value), len(value)) if isinstance(value, _CONTAINERS) else Same(value)
 
     def _meet(self, value: Any) -> int:
@@ -245,7 +244,7 @@ class _Walk:
                 self._module(value)
             case torch.Tensor():
                 if id(value) not in self._numbers and not value.is_inference():
-                    self.sources.tensors.append(value)
+                    self.tensors.append(value)
             case FunctionType():
                 self._function(value)
             case MethodType():
