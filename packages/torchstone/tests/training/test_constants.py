@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import torchstone
-from torchstone.errors import CaptureError
+from torchstone.errors import CaptureError, TrainingError
 from training_loops import batches, eager_step, mlp
 
 Tensor = torch.Tensor
@@ -168,3 +168,19 @@ def test_a_memory_bank() -> None:
         torch.testing.assert_close(step(*batch), wanted)
     torch.testing.assert_close(model.state_dict(), expected.state_dict())
     assert step.programs == 1
+
+
+def test_a_write_that_buckets_refuse_is_undone() -> None:
+    seen = torch.zeros(2)
+    model = mlp()
+
+    def loss_fn(out: Tensor, targets: Tensor) -> Tensor:
+        seen.add_(1)
+        return F.cross_entropy(out, targets, reduction="none")
+
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_fn, buckets=[64])
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="that its code refers to") as error:
+            step(*next(batches(1)))
+        assert seen.tolist() == [0, 0]
+    assert "make it a buffer of the model" in str(error.value)

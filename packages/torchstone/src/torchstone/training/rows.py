@@ -9,6 +9,7 @@ that has no rule here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -29,6 +30,7 @@ from .recipe import Recipe, loss_in
 from .shown_numbers import refusing_unseen_settings
 from .state import State
 from .tracing import Substitution
+from .writes import Writes, written
 
 Tensor = torch.Tensor
 
@@ -68,7 +70,16 @@ def where_rows_are(recipe: Recipe, state: State, batch: Sequence[Any], tree: Any
     given = [_fake(sizes.varying, leaf) if has_rows(leaf) else leaf for leaf in batch]
     apart = _Apart(recipe.model, sizes)
     settings = patched(*refusing_unseen_settings(recipe.optimizer))
-    with settings, refusing_changes(recipe), as_it_was(recipe), sizes.mode, apart, Substitution(own):
+    with (
+        settings,
+        refusing_changes(recipe),
+        as_it_was(recipe),
+        ExitStack() as after,
+        sizes.mode,
+        apart,
+        Substitution(own),
+    ):
+        after.callback(apart.writes.put_back)
         try:
             with torch.enable_grad():
                 result = recipe.result(pytree.tree_unflatten(given, tree))
@@ -111,11 +122,13 @@ class _Apart(Provenance):
     def __init__(self, model: torch.nn.Module, sizes: VaryingRows) -> None:
         super().__init__(model)
         self._sizes = sizes
+        self.writes = Writes()
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         leaves = pytree.tree_leaves((args, kwargs))
         concerned = any(map(self._sizes.depends, leaves)) or any(map(self.rows, leaves))
+        self.writes.save(written(operator, args))
         made = operator(*args, **kwargs)
         if concerned and not _asks(operator):
             self._check(operator, _Call(args, kwargs, self, pytree.tree_leaves(made)))

@@ -34,6 +34,7 @@ from .watch import Place, Watch
 
 CODE = 3
 """The index of the part of a key that describes what code of the step reads."""
+_OUTSIDE = "write into it outside of the step, or make it a buffer of the model (register_buffer)"
 MOST_PROGRAMS = 64
 """The most programs that one step keeps. Those of the least recently used form are dropped first."""
 
@@ -234,9 +235,13 @@ class CompiledStep:
                 self._counters |= new
                 return None
             if traced.written and self._recipe.buckets:
+                count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
+                if min(traced.written) < count:
+                    what, hint = "of the batch, which is padded", "write into a copy (tensor.clone())"
+                else:
+                    what, hint = "that its code refers to, and its batches are padded", _OUTSIDE
                 raise TrainingError(
-                    "the step writes into a tensor of the batch, which is padded",
-                    hint="write into a copy (tensor.clone()), or leave buckets out",
+                    f"the step writes into a tensor {what}", hint=f"{hint}, or leave buckets out"
                 )
         key = self._without_changes(key)
         engine = self._residence.engine

@@ -273,7 +273,7 @@ class _Trace:
             Substitution(traced, mode),
             mode,
         ):
-            after.callback(mode.put_back)
+            after.callback(mode.writes.put_back)
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)

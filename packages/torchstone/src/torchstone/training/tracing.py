@@ -28,6 +28,7 @@ from .numbers import Expression, Guards, Number, number
 from .origins import Origins
 from .randomness import refuse_generator
 from .refusals import HigherOrder, LooksAtValue, SizedByValues
+from .writes import Writes, written
 
 aten = namespace("aten")
 
@@ -119,7 +120,8 @@ class Numbers(TorchDispatchMode):
         self._made = {} if made is None else made
         """Constants that were computed outside of the graph, by identity."""
         self._known: dict[int, tuple[Any, Expression | None]] = {}
-        self._saved: dict[int, tuple[Any, Any]] = {}
+        self.writes = Writes()
+        """What the trace has written into real tensors: the program does it when it runs."""
         self._fractions: dict[int, Any] = {}
         """Storages of random numbers from 0 (included) to 1 (excluded)."""
 
@@ -128,22 +130,6 @@ class Numbers(TorchDispatchMode):
         storage = tensor.untyped_storage()
         self._known[storage_identity(storage)] = storage, expression  # the storage keeps its identity
         self._fractions.pop(storage_identity(storage), None)
-
-    def _save(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Copy the memory of real tensors that are about to be written for the first time."""
-        for tensor in tensors:
-            if not isinstance(tensor, FakeTensor):
-                storage = tensor.untyped_storage()
-                if storage_identity(storage) not in self._saved:
-                    with without_modes():
-                        self._saved[storage_identity(storage)] = storage, storage.clone()
-
-    def put_back(self) -> None:
-        """Undo what the trace has written into real tensors: the program does it when it runs."""
-        with without_modes():
-            for storage, before in self._saved.values():
-                storage.copy_(before)
-        self._saved.clear()
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether ``tensor`` is real, with the values that it has in every step."""
@@ -193,7 +179,7 @@ class Numbers(TorchDispatchMode):
             result = NotImplemented
         if result is NotImplemented:  # numbers' values become part of the program
             args, kwargs = pytree.tree_map_only(torch.SymFloat, float, (args, dict(kwargs)))
-            self._save(_written(operator, args))
+            self.writes.save(written(operator, args))
             result = self._call(operator, args, kwargs, constant)
         self._note(operator, args, result, constant)
         self._note_origins(operator, args, leaves, result)
@@ -239,7 +225,7 @@ class Numbers(TorchDispatchMode):
 
     def _note(self, operator: Any, args: Sequence[Any], result: Any, constant: bool) -> None:
         """Note that the tensors which a call wrote or made have unknown values, unless it is ``constant``."""
-        for tensor in _written(operator, args):
+        for tensor in written(operator, args):
             if constant:
                 self._known.pop(storage_identity(tensor.untyped_storage()), None)
             else:
@@ -277,7 +263,7 @@ class Numbers(TorchDispatchMode):
             for one in made
             if one.layout is torch.strided and storage_identity(one.untyped_storage()) not in before
         ]
-        self.origins.made([*new, *_written(operator, args)], given)
+        self.origins.made([*new, *written(operator, args)], given)
 
     def _item(self, tensor: torch.Tensor) -> Any:
         self.origins.look([tensor])
@@ -312,19 +298,6 @@ class Numbers(TorchDispatchMode):
             return None
         smallest, largest = compare(0.0, bound), compare(_LARGEST_FRACTION, bound)
         return smallest if smallest == largest else None
-
-
-def _written(operator: Any, args: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the dense tensors that a call of ``operator`` writes."""
-    if not isinstance(operator, OpOverload) or not schema_of(operator).is_mutable:
-        return []
-    written = [
-        value
-        for argument, value in zip(schema_of(operator).arguments, args, strict=False)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
-    leaves = pytree.tree_leaves(written)
-    return [one for one in leaves if isinstance(one, torch.Tensor) and one.layout is torch.strided]
 
 
 def _is_alone(tensor: torch.Tensor) -> bool:
