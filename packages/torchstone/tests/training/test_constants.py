@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch.distributions import Independent, Normal
 from torch.nn import functional as F
 
 import torchstone
@@ -184,3 +185,35 @@ def test_a_write_that_buckets_refuse_is_undone() -> None:
             step(*next(batches(1)))
         assert seen.tolist() == [0, 0]
     assert "make it a buffer of the model" in str(error.value)
+
+
+def distribution() -> Independent:
+    normal = Normal(torch.zeros(3), torch.ones(3), validate_args=False)
+    return Independent(normal, 1, validate_args=False)
+
+
+def other_mean(prior: Any, value: float) -> None:
+    prior.base_dist.loc = torch.full((3,), value)
+
+
+def mean_in_place(prior: Any, value: float) -> None:
+    prior.base_dist.loc.fill_(value)
+
+
+@pytest.mark.parametrize(("change", "programs"), [(other_mean, 3), (mean_in_place, 1)])
+def test_distributions(change: Callable[[Any, float], None], programs: int) -> None:
+    model, expected = mlp(), mlp()
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected)]
+    priors = [distribution() for _ in range(2)]
+
+    def loss_of(prior: Independent) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda out, targets: F.cross_entropy(out, targets) - prior.log_prob(out).mean()
+
+    step = torchstone.compile_step(model, optimizers[0], loss_of(priors[0]))
+    for place, batch in enumerate(batches(3)):
+        for prior in priors:
+            change(prior, place + 1.0)
+        wanted = eager_step(expected, optimizers[1], *batch, loss_of(priors[1]))
+        torch.testing.assert_close(step(*batch), wanted)
+    torch.testing.assert_close(model.state_dict(), expected.state_dict())
+    assert step.programs == programs

@@ -72,7 +72,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, torch.nn.Module):
         for path, module in value.named_modules():
             yield from _of_object(f"{name}.{path}" if path else name, module)
-    elif is_users_type(type(value)):
+    elif is_users_type(type(value)) or is_distribution(value):
         yield from _of_object(name, value)
 
 
@@ -115,6 +115,11 @@ def names_in(code: CodeType) -> Iterator[str]:
 def is_users_type(kind: type) -> bool:
     """Whether a class is not built in, and does not belong to PyTorch or Torchstone."""
     return is_users_module(sys.modules.get(kind.__module__))
+
+
+def is_distribution(value: Any) -> bool:
+    """Whether ``value`` is a distribution or a transform of PyTorch's: objects with plain attributes."""
+    return type(value).__module__.startswith("torch.distributions.")
 
 
 def is_users_module(module: ModuleType | None) -> bool:

@@ -34,7 +34,7 @@ from ..torch_internals.training import (
     own_step,
 )
 from .identity import Form, Same, is_value, same_value
-from .reach import is_installed, is_users_module, is_users_type, names_in
+from .reach import is_distribution, is_installed, is_users_module, is_users_type, names_in
 from .recipe import Recipe
 from .shown_numbers import OF_SCHEDULERS
 
@@ -263,6 +263,11 @@ class _Walk:
             case ModuleType():
                 own = is_users_module(value) and not is_installed(value.__file__ or "")
                 self._named.append((vars(value), None, own, set()))
+            case _ if is_distribution(value):  # what reads its attributes is PyTorch's own code
+                self._object(value)
+                self._watch_dict(vars(value))
+                for name, one in vars(value).items():
+                    self._note(vars(value), name, one)
             case _ if is_users_type(type(value)) or isinstance(value, LRScheduler):
                 self._object(value)
                 if isinstance(getattr(value, "__dict__", None), dict):
