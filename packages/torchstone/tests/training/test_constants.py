@@ -187,7 +187,7 @@ def test_a_write_that_buckets_refuse_is_undone() -> None:
     assert "make it a buffer of the model" in str(error.value)
 
 
-def distribution() -> Independent:
+def distribution() -> Any:
     normal = Normal(torch.zeros(3), torch.ones(3), validate_args=False)
     return Independent(normal, 1, validate_args=False)
 
@@ -206,7 +206,7 @@ def test_distributions(change: Callable[[Any, float], None], programs: int) -> N
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected)]
     priors = [distribution() for _ in range(2)]
 
-    def loss_of(prior: Independent) -> Callable[[Tensor, Tensor], Tensor]:
+    def loss_of(prior: Any) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda out, targets: F.cross_entropy(out, targets) - prior.log_prob(out).mean()
 
     step = torchstone.compile_step(model, optimizers[0], loss_of(priors[0]))

@@ -52,6 +52,10 @@ CONTAINERS: dict[str, tuple[Any, Callable[[Any, Tensor], Any], str]] = {
     "a nested tensor": ([], lambda own, loss: own.append((1, {"loss": loss})), r"tensors in own\[0\]"),
     "a tensor in a deque": (deque(), lambda own, loss: own.append(loss), r"its tensors in own\[0\]"),
     "a tensor in a set": (set(), lambda own, loss: own.add(loss), "one of its tensors in the set own"),
+    "a new tensor in a list": ([], lambda own, _: own.append(torch.ones(3)), r"its tensors in own\[0\]"),
+    "a random one": ([], lambda own, _: own.append(torch.rand(3)), r"its tensors in own\[0\]"),
+    "a random one in a dict": ({}, lambda own, _: own.update(x=torch.rand(3)), r"its tensors in own\['x'\]"),
+    "a new tensor in a set": (set(), lambda own, _: own.add(torch.ones(3)), "tensors in the set own"),
     "a tensor in an object": (
         SimpleNamespace(loss=None),
         lambda own, loss: setattr(own, "loss", loss),
@@ -71,6 +75,44 @@ def test_containers(name: str) -> None:
 def keep(loss: Tensor) -> None:
     global LAST
     LAST = loss
+
+
+def test_random_numbers_in_a_module() -> None:
+    model = mlp()
+
+    def loss_fn(out: Tensor, targets: Tensor) -> Tensor:
+        model.noise = torch.rand(3)
+        return F.cross_entropy(out + model.noise, targets)
+
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_fn)
+    with pytest.raises(CaptureError, match="keeps a tensor of the step in its attribute 'noise'"):
+        step(*next(batches(1)))
+    assert not hasattr(model, "noise")
+
+
+def test_caches_of_constants() -> None:
+    """Entries of dicts and attributes that are made once, in the first step."""
+    models = [mlp(), mlp()]
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in models]
+
+    def loss_of(cache: dict[int, Tensor], held: Any) -> Callable[[Tensor, Tensor], Tensor]:
+        def loss_fn(out: Tensor, targets: Tensor) -> Tensor:
+            if len(out) not in cache:
+                cache[len(out)] = torch.arange(3.0) * 0.1
+            if held.mask is None:
+                held.mask = torch.ones(3) * 2
+            return F.cross_entropy(out * held.mask + cache[len(out)], targets)
+
+        return loss_fn
+
+    caches: list[dict[int, Tensor]] = [{}, {}]
+    losses = [loss_of(cache, SimpleNamespace(mask=None)) for cache in caches]
+    step = torchstone.compile_step(models[0], optimizers[0], losses[0])
+    for size in (32, 16, 32):
+        batch = next(batches(1, size))
+        wanted = eager_step(models[1], optimizers[1], *batch, losses[1])
+        torch.testing.assert_close(step(*batch), wanted)
+    torch.testing.assert_close(caches[0], caches[1])
 
 
 def test_a_tensor_in_a_variable() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import CaptureError, described
+from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
 from ..torch_internals.patches import is_tracing
 from .batch import reaches
@@ -25,6 +26,7 @@ from .numbers import Number
 from .reach import names_in, reachable
 from .recipe import Recipe
 from .refusals import Refused
+from .tracing import Numbers
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})
 _DICTS = frozenset({dict, OrderedDict, defaultdict, Counter})
@@ -50,15 +52,17 @@ class _Kept:
     """None if changes are allowed."""
     ordered: bool = False
     """Whether it is a sequence: what is removed from it was removed by its place."""
+    keyed: bool = True
+    """Whether new elements may be those of a cache: a step that adds one to a list adds another each time."""
 
-    def check(self) -> None:
+    def check(self, trace: Numbers | None) -> None:
         now = self.now()
         for key in {**self.before, **now} if self.label else ():
             was, value = self.before.get(key, _ABSENT), now.get(key, _ABSENT)
             if was is value:
                 continue
             assert self.label is not None
-            if reaches(value, (FakeTensor,)):
+            if reaches(value, (FakeTensor,)) or (trace and self._holds_new(value, was, trace)):
                 raise CaptureError(
                     f"the step keeps one of its tensors in {self.label(key)}, and its program would not do "
                     "that again",
@@ -71,6 +75,13 @@ class _Kept:
                     hint="do it outside of the step, or keep it in a buffer of the model (register_buffer) "
                     "or in a number among its attributes",
                 )
+
+    def _holds_new(self, value: Any, was: Any, trace: Numbers) -> bool:
+        """Whether ``value`` has real tensors of the trace that are not constants in a cache."""
+        tensors = [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+        if not self.keyed and was is _ABSENT:
+            return any(map(trace.origins.made_here, tensors))
+        return any(map(trace.varies, tensors))
 
     def hide(self, stand_ins: dict[int, _Iterator]) -> None:
         """Put stand-ins, kept by the identity of what they stand for, in place of iterators."""
@@ -100,11 +111,12 @@ class _Kept:
 
 
 @contextmanager
-def refusing_changes(recipe: Recipe) -> Iterator[None]:
+def refusing_changes(recipe: Recipe, trace: Numbers | None = None) -> Iterator[None]:
     """Raise CaptureError if the block has changed a Python value that code of a step can reach.
 
     If this or any other error is raised, containers, objects and modules get their old values back. Code in
-    the block that advances an iterator raises :class:`Refused`.
+    the block that advances an iterator raises :class:`Refused`. ``trace`` knows which real tensors the block
+    made.
     """
     kept = list(_all_kept(recipe))
     stand_ins: dict[int, _Iterator] = {}
@@ -115,7 +127,7 @@ def refusing_changes(recipe: Recipe) -> Iterator[None]:
         for one in kept:
             one.show()
         for one in kept:
-            one.check()
+            one.check(trace)
     except BaseException:
         for one in kept:
             one.put_back()
@@ -168,7 +180,7 @@ def _of_sequence(values: list[Any] | deque[Any], name: str) -> _Kept:
     def now() -> Values:
         return dict(enumerate(values))
 
-    return _Kept(now(), now, restore, lambda place: f"{name}[{place}]", ordered=True)
+    return _Kept(now(), now, restore, lambda place: f"{name}[{place}]", ordered=True, keyed=False)
 
 
 def _of_set(values: set[Any], name: str) -> _Kept:
@@ -179,7 +191,7 @@ def _of_set(values: set[Any], name: str) -> _Kept:
     def now() -> Values:
         return {one: one for one in values}
 
-    return _Kept(now(), now, restore, lambda one: f"the set {name}")
+    return _Kept(now(), now, restore, lambda one: f"the set {name}", keyed=False)
 
 
 def _of_function(function: FunctionType) -> Iterator[_Kept]:

@@ -56,6 +56,13 @@ class Origins:
         if None in self._of(tensor):
             self.look([tensor])
 
+    def made_here(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` is a real one that the trace made."""
+        if tensor.layout is not torch.strided or isinstance(tensor, FakeTensor):
+            return False
+        place = storage_identity(tensor.untyped_storage())
+        return place in self._known and place not in self._outer
+
     def seen(self) -> list[tuple[Tensor, int]]:
         """Return the tensors whose values the trace depends on, with their versions before the trace."""
         found = self._outer if None in self._looked else self._looked & self._outer.keys()

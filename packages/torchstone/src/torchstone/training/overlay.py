@@ -16,6 +16,7 @@ from ..torch_internals.fake import FakeTensor
 from ..torch_internals.tensors import members, set_members, set_submodules, submodules
 from ..torch_internals.training import computed_by_hooks
 from .recipe import Recipe
+from .tracing import Numbers
 
 Tensor = torch.Tensor
 
@@ -95,10 +96,11 @@ def roots_of(recipe: Recipe) -> list[torch.nn.Module]:
 
 
 @contextmanager
-def as_it_was(recipe: Recipe) -> Iterator[None]:
+def as_it_was(recipe: Recipe, trace: Numbers | None = None) -> Iterator[None]:
     """Restore parameters and buffers that traced code replaced.
 
-    Raises :class:`CaptureError` if a tensor of the trace is left in another attribute of a module.
+    Raises :class:`CaptureError` if a tensor of the trace is left in another attribute of a module. ``trace``
+    knows which real tensors have other values in each step.
     """
     modules = [module for root in roots_of(recipe) for module in root.modules()]
     before = [(own, dict(own)) for module in modules for own in members(module)]
@@ -119,7 +121,8 @@ def as_it_was(recipe: Recipe) -> Iterator[None]:
             own[name] = value
     for module in modules:
         for name, value in vars(module).items():
-            if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
+            tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+            if any(isinstance(one, FakeTensor) or (trace and trace.varies(one)) for one in tensors):
                 delattr(module, name)
                 raise CaptureError(
                     f"{type(module).__name__} keeps a tensor of the step in its attribute {name!r}",

@@ -204,8 +204,8 @@ def _graph(
         return step.run(arguments, batch, tree)
 
     with (
-        refusing_changes(recipe),
-        as_it_was(recipe),
+        refusing_changes(recipe, step.mode),
+        as_it_was(recipe, step.mode),
         patched(
             *optimizer_modules(recipe.optimizer),
             *without_checkpointing(),
@@ -253,6 +253,7 @@ class _Trace:
         self.shown: Mapping[int, Overlay] = {}
         self.outer = outer_tensors(recipe)
         self.origins = Origins(read)
+        self.mode = Numbers(found.guards, self.made, self.origins)
         self.provenance = Provenance(recipe.model, marking=True, lines=lines)
 
     def run(self, arguments: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any) -> list[torch.Tensor]:
@@ -261,7 +262,7 @@ class _Trace:
         traced = {id(entry.tensor): one for entry, one in zip(entries, own, strict=True)}
         numbers, feed = arguments[len(own)], iter(arguments[len(own) + 1 :])
         guards = self.found.guards
-        mode = Numbers(guards, self.made, self.origins)
+        mode = self.mode
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))

@@ -139,6 +139,10 @@ class Numbers(TorchDispatchMode):
             return True
         return storage_identity(tensor.untyped_storage()) not in self._known
 
+    def varies(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor`` is a real one that the trace made, with other values in each step."""
+        return self.origins.made_here(tensor) and not self.has(tensor)
+
     def look(self, tensor: torch.Tensor) -> None:
         """Raise :class:`LooksAtValue` if the values of ``tensor`` are not constants."""
         if not self.has(tensor):
