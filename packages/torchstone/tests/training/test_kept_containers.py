@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,6 +160,24 @@ def test_iterators_in_other_places() -> None:
     refused(lambda _: list(listed[0]), r"advances listed\[0\]")
     refused(with_default, "advances a default of with_default")
     assert [next(COUNT), next(held.batches), next(listed[0]), with_default(torch.zeros(()))] == [1] * 4
+
+
+def test_iterators_inside_of_other_values() -> None:
+    own, pair, other, last = iter([1, 2]), (0, iter([1, 2])), iter([1, 2]), iter([1, 2])
+    advance, call = own.__next__, partial(next, other)
+
+    def loss_fn(factors: Iterator[int], out: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(out, targets) * next(factors)
+
+    refused(lambda _: advance(), "advances advance, a list_iterator")
+    refused(lambda _: next(pair[1]), r"advances pair\[1\], a list_iterator")
+    refused(lambda _: call(), "advances call, a list_iterator")
+    model = mlp()
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), partial(loss_fn, last))
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="advances loss_fn, a list_iterator"):
+            step(*next(batches(1)))
+    assert [advance(), next(pair[1]), call(), next(last)] == [1] * 4
 
 
 def test_what_the_step_leaves_as_it_was() -> None:

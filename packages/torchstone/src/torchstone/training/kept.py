@@ -17,22 +17,19 @@ from typing import Any
 
 import torch
 
-from ..errors import CaptureError, described
+from ..errors import CaptureError
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
-from ..torch_internals.patches import is_tracing
 from .batch import reaches
+from .iterators import StandIns
 from .numbers import Number
 from .reach import names_in, reachable
 from .recipe import Recipe
-from .refusals import Refused
 from .tracing import Numbers
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})
 _DICTS = frozenset({dict, OrderedDict, defaultdict, Counter})
 """The dict classes that are checked: others may return a different value each time a key is looked up."""
-_ITERATORS = frozenset({"builtins", "itertools", "torch.utils.data.dataloader"})
-"""The modules of the classes of iterators that code of a step may not advance."""
 _ABSENT = object()
 
 Values = dict[Any, Any]
@@ -83,23 +80,18 @@ class _Kept:
             return any(map(trace.origins.made_here, tensors))
         return any(map(trace.varies, tensors))
 
-    def hide(self, stand_ins: dict[int, _Iterator]) -> None:
-        """Put stand-ins, kept by the identity of what they stand for, in place of iterators."""
-        found = {key: value for key, value in self.before.items() if _is_iterator(value)}
-        if found:
-            shown = {
-                key: stand_ins.setdefault(id(value), _Iterator(value, self._name(key)))
-                for key, value in found.items()
-            }
-            self.restore({**self.before, **shown})
+    def hide(self, stand_ins: StandIns) -> None:
+        """Put stand-ins in place of iterators, and of tuples and partial functions that have some."""
+        shown = {key: stand_ins.of(value, self._name(key)) for key, value in self.before.items()}
+        if any(shown[key] is not value for key, value in self.before.items()):
+            self.restore(shown)
 
-    def show(self) -> None:
+    def show(self, stand_ins: StandIns) -> None:
         """Undo :meth:`hide`, and keep all other changes."""
         now = self.now()
-        if any(type(value) is _Iterator for value in now.values()):
-            self.restore(
-                {key: value.real if type(value) is _Iterator else value for key, value in now.items()}
-            )
+        real = {key: stand_ins.real(value) for key, value in now.items()}
+        if any(real[key] is not value for key, value in now.items()):
+            self.restore(real)
 
     def _name(self, key: Any) -> str:
         return str(key) if self.label is None else self.label(key)
@@ -119,13 +111,13 @@ def refusing_changes(recipe: Recipe, trace: Numbers | None = None) -> Iterator[N
     made.
     """
     kept = list(_all_kept(recipe))
-    stand_ins: dict[int, _Iterator] = {}
+    stand_ins = StandIns()
     try:
         for one in kept:
             one.hide(stand_ins)
         yield
         for one in kept:
-            one.show()
+            one.show(stand_ins)
         for one in kept:
             one.check(trace)
     except BaseException:
@@ -151,6 +143,7 @@ def _all_kept(recipe: Recipe) -> Iterator[_Kept]:
             yield from _of_function(value)
         elif not isinstance(value, type) and isinstance(getattr(value, "__dict__", None), dict):
             yield _of_dict(vars(value), name, attributes=True)
+    yield _of_dict(vars(recipe), None)
     for place, group in enumerate(recipe.optimizer.param_groups):
         yield _of_dict(group, f"optimizer.param_groups[{place}]")
     yield _of_dict(recipe.optimizer.state, "optimizer.state")
@@ -263,36 +256,3 @@ def _from(was: Any, value: Any) -> str:
 def _is_moved(was: Any, value: Any) -> bool:
     """Whether an element was removed from a sequence, or a tensor is at the place of another one."""
     return was is not _ABSENT and (value is _ABSENT or isinstance(was, torch.Tensor))
-
-
-def _is_iterator(value: Any) -> bool:
-    """Whether ``value`` is a generator or an iterator of Python's or of a data loader, not of a file."""
-    kind = type(value)
-    return hasattr(kind, "__next__") and kind.__module__ in _ITERATORS
-
-
-class _Iterator:
-    """Stands for an iterator while a step is traced: other threads may advance it, the step may not."""
-
-    def __init__(self, real: Any, name: str) -> None:
-        self.real, self._name = real, name
-
-    def __iter__(self) -> _Iterator:
-        return self
-
-    def __next__(self) -> Any:
-        self._advance()
-        return next(self.real)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("send", "throw", "close"):
-            self._advance()
-        return getattr(self.real, name)
-
-    def _advance(self) -> None:
-        if is_tracing():
-            raise Refused(
-                f"code of the step advances {self._name}, {described(self.real)}, and its program would not "
-                "advance it again",
-                "call next() before the step, and pass what it returns in the batch",
-            )
