@@ -162,3 +162,23 @@ def test_a_teacher_that_keeps_something_is_refused(how: str, message: str) -> No
             step((torch.randn(4, 6), torch.randint(0, 3, (4,))))
     assert teacher.calls == 0
     assert teacher.seen is before
+
+
+def test_an_exported_step_has_the_teacher_as_a_constant() -> None:
+    """A teacher that updates its buffers is refused: the artifact has no place for them."""
+    model, expected, teacher = net(0), net(0), net(1).eval().requires_grad_(False)
+    batch = (torch.randn(4, 6), torch.randint(0, 3, (4,)))
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected)]
+    loss_fn = distilled(teacher)
+    program = torchstone.export_step(model, optimizers[0], loss_fn, (batch,))
+    for _ in range(2):
+        optimizers[1].zero_grad()
+        wanted = loss_fn(expected, batch)
+        wanted.backward()
+        optimizers[1].step()
+        assert float(program(batch)) == pytest.approx(wanted.item(), abs=1e-5)
+    teacher.train()
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    with pytest.raises(CaptureError, match=r"writes into a tensor torch\.\w+\[8?\] that its code refers to"):
+        torchstone.export_step(model, optimizers[0], loss_fn, (batch,))
+    torch.testing.assert_close(teacher.state_dict(), before)

@@ -10,9 +10,11 @@ from torch.fx import GraphModule
 
 from ..compiler.normalize import decompositions
 from ..compiler.operators.mending import ASK_AUTOGRAD
+from ..errors import CaptureError
 from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.operators import OpOverload, namespace
 from .batch import shared_write
+from .writes import arguments_written
 
 aten = namespace("aten")
 
@@ -32,8 +34,23 @@ def erase_profiling(module: GraphModule) -> None:
             module.graph.erase_node(node)
 
 
+def _refuse_written_constants(module: GraphModule) -> None:
+    """Raise CaptureError if the graph writes into a tensor that is not among its arguments."""
+    for node in module.graph.find_nodes(op="get_attr"):
+        for user in node.users:
+            if any(argument is node for argument in arguments_written(user.target, user.args)):
+                constant = getattr(module, str(node.target))
+                raise CaptureError(
+                    f"the step writes into a tensor {constant.dtype}{list(constant.shape)} that its code "
+                    "refers to, and its program has it as a constant",
+                    hint="make it a buffer of the model (register_buffer), or call a module that updates its "
+                    "own buffers, such as a teacher with batch norm, in eval mode",
+                )
+
+
 def functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModule:
     """Return ``traced`` as a graph that writes only into its arguments, of operators that have a lowering."""
+    _refuse_written_constants(traced)
     graphs: list[GraphModule] = []
 
     def keep(module: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:

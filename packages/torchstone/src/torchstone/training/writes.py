@@ -39,6 +39,12 @@ class Writes:
 
 def written(operator: Any, args: Sequence[Any]) -> list[torch.Tensor]:
     """Return the dense tensors that a call of ``operator`` writes."""
+    leaves = arguments_written(operator, args)
+    return [one for one in leaves if isinstance(one, torch.Tensor) and one.layout is torch.strided]
+
+
+def arguments_written(operator: Any, args: Sequence[Any]) -> list[Any]:
+    """Return those of ``args``, or of their elements, that a call of ``operator`` writes."""
     if not isinstance(operator, OpOverload) or not schema_of(operator).is_mutable:
         return []
     found = [
@@ -46,5 +52,5 @@ def written(operator: Any, args: Sequence[Any]) -> list[torch.Tensor]:
         for argument, value in zip(schema_of(operator).arguments, args, strict=False)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    leaves = pytree.tree_leaves(found)
-    return [one for one in leaves if isinstance(one, torch.Tensor) and one.layout is torch.strided]
+    leaves: list[Any] = pytree.tree_leaves(found)
+    return leaves
