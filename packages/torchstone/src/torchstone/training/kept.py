@@ -59,7 +59,7 @@ class _Kept:
             if was is value:
                 continue
             assert self.label is not None
-            if reaches(value, (FakeTensor,)) or (trace and self._holds_new(value, was, trace)):
+            if not isinstance(value, Number) and self._keeps_tensor(value, was, trace):
                 raise CaptureError(
                     f"the step keeps one of its tensors in {self.label(key)}, and its program would not do "
                     "that again",
@@ -73,8 +73,12 @@ class _Kept:
                     "or in a number among its attributes",
                 )
 
-    def _holds_new(self, value: Any, was: Any, trace: Numbers) -> bool:
-        """Whether ``value`` has real tensors of the trace that are not constants in a cache."""
+    def _keeps_tensor(self, value: Any, was: Any, trace: Numbers | None) -> bool:
+        """Whether ``value`` has tensors of the trace that are not constants in a cache."""
+        if reaches(value, (FakeTensor,)):
+            return True
+        if trace is None:
+            return False
         tensors = [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
         if not self.keyed and was is _ABSENT:
             return any(map(trace.origins.made_here, tensors))
