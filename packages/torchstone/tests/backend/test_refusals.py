@@ -150,3 +150,33 @@ def test_second_derivative_inside_a_compiled_function() -> None:
     with torch._dynamo.config.patch(trace_autograd_ops=True):
         found = torch.autograd.grad(torch.compile(penalty, backend="torchstone", fullgraph=True)(x), x)
     torch.testing.assert_close(found, torch.autograd.grad(penalty(x), x))
+
+
+def _raise_to(w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return w.pow_(y)
+
+
+def _compare(w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (w * 1).lt_(y)
+
+
+def _write_chosen(w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return w.masked_scatter_(y > 0, y)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_raise_to, r"output with shape \[1, 3\] doesn't match the broadcast shape \[2, 3\]"),
+        (_compare, r"output with shape \[1, 3\] doesn't match the broadcast shape \[2, 3\]"),
+        (_write_chosen, r"mask of shape \[2, 3\] does not broadcast to the tensor's shape \[1, 3\]"),
+    ],
+)
+def test_calls_in_place_do_not_grow_their_tensor(function: Callable[..., Any], words: str) -> None:
+    w, y = torch.ones(1, 3), torch.full((2, 3), 2.0)
+    with pytest.raises(RuntimeError):
+        function(w, y)
+    with pytest.raises(RuntimeError, match=words) as raised:
+        compiled(function)(w, y)
+    assert f'File "{__file__}"' in str(raised.value)
+    assert w.tolist() == [[1.0, 1.0, 1.0]]

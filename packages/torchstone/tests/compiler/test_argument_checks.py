@@ -147,11 +147,19 @@ WRONG: dict[str, Function] = {
     "index_fill of integers": lambda x: x.index_fill(0, PLACES.int(), 2.0),
     "index_fill_ of floats": lambda x: x.clone().index_fill_(0, x[0], 2.0),
     "put of floats": lambda x: x.put(x[0], x[0]),
+    # results that are larger than the tensor they are written into
+    "pow_ that grows": lambda x: x[:1].clone().pow_(x),
+    "eq_ that grows": lambda x: x[:1].clone().eq_(x),
+    "clamp_ that grows": lambda x: x[0, 0].clone().clamp_(x),
+    "div_ that grows": lambda x: x[:1].clone().div_(x, rounding_mode="floor"),
+    "a list of pow_ that grows": lambda x: torch._foreach_pow_([x[:1].clone()], [x]),
+    "a result that grows an input": lambda x: torch.pow(y := x[:1].clone(), x, out=y),
     # dtypes that cannot be combined
     "binary_cross_entropy of two dtypes": lambda x: torch.nn.functional.binary_cross_entropy(x, x.double()),
     "huber_loss of two dtypes": lambda x: aten.huber_loss_backward(x, x, x.double(), 1, 1.0),
 }
 RIGHT: dict[str, Function] = {
+    "a result that grows": lambda x: torch.pow(x, x, out=torch.ones(0)),
     "aminmax.out": lambda x: tuple(torch.aminmax(x, dim=0, out=(torch.ones(2), torch.ones(2)))),
     "complex.out": lambda x: torch.complex(x, x, out=torch.ones(3, 2) * 1j),
     "index_add": lambda x: x.index_add(-1, PLACES[:1], torch.ones(3, 1)),
@@ -307,3 +315,21 @@ def test_a_number_divided_by_integers_is_not_divided_by_zero() -> None:
 
     found = torchstone.export(quotients, (x, small))(x, small)
     assert all(map(torch.equal, found, quotients(x, small)))
+
+
+def test_masks_do_not_grow_the_tensor_that_is_written() -> None:
+    def grown(x: torch.Tensor) -> torch.Tensor:
+        return x[:1].clone().masked_scatter_(x > 0, x)
+
+    with pytest.raises(RuntimeError):
+        grown(ROWS)
+    words = re.escape("mask of shape [3, 2] does not broadcast to the tensor's shape [1, 2]")
+    with pytest.raises(CaptureError, match=words):
+        torchstone.export(grown, (ROWS,))
+
+
+def test_masks_that_broadcast_are_written_in_place() -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        return x.clone().masked_scatter_(x[0] > x[0].min(), -x)
+
+    torch.testing.assert_close(torchstone.export(written, (ROWS,))(ROWS), written(ROWS))

@@ -146,3 +146,20 @@ def test_calls_in_place_do_not_grow_their_tensor(name: str, shape: tuple[int, ..
     for tensor in tensors:
         assert tensor.shape == shape
         assert tensor.eq(1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.float32])
+@pytest.mark.parametrize("shapes", [((1, 3), (2, 3)), ((1,), (4,)), ((1, 0), (2, 0))])
+def test_masks_do_not_grow_the_tensor_that_is_written(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: torch.dtype
+) -> None:
+    def call(device: str) -> Any:
+        mask, source = (torch.ones(6, dtype=one, device=device) for one in (torch.bool, dtype))
+        x = torch.zeros(shapes[0], dtype=dtype, device=device)
+        return x.masked_scatter_(
+            mask[: shapes[1][0]].view(-1, *[1] * (len(shapes[1]) - 1)).expand(shapes[1]), source
+        )
+
+    one, other = refusals(call)
+    assert type(one) is type(other)
+    assert str(one) == str(other)

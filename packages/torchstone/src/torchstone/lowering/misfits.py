@@ -51,6 +51,13 @@ def broadcasts(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
         return False
 
 
+def misfit_of_mask(mask: Sequence[Any], shape: Sequence[Any]) -> str | None:
+    """Return the error text if a mask does not fit a tensor of ``shape`` that is written, else None."""
+    if not all(isinstance(size, int) for size in (*mask, *shape)) or broadcasts(mask, shape):
+        return None
+    return f"mask of shape {list(mask)} does not broadcast to the tensor's shape {list(shape)}"
+
+
 def other_images(rank: int) -> Check:
     """Return a check that gradients and ``self`` have the same axes before the ``rank`` spatial ones."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...dtypes import scalar_type
-from ...lowering.misfits import broadcasts, other_shape
+from ...lowering.misfits import broadcasts, misfit_of_mask, other_shape
 from ...lowering.own import STAND_INS, own
 from ...torch_internals.decompositions import quantized_decomposed
 from ...torch_internals.operators import namespace
@@ -121,6 +121,10 @@ def _masked_scatter(given: Arguments) -> str | None:
     if mask == torch.bool:
         return None
     return f"masked_scatter_ only supports boolean masks, but got mask with dtype {scalar_type(mask)}"
+
+
+def _masked_scatter_in_place(given: Arguments) -> str | None:
+    return _masked_scatter(given) or misfit_of_mask(given["mask"].shape, given["self"].shape)
 
 
 def _padded_gradient(given: Arguments) -> str | None:
@@ -370,7 +374,8 @@ declare(
     aten._unsafe_index_put,
     arguments=_indices,
 )
-declare(aten.masked_scatter, aten.masked_scatter_, arguments=_masked_scatter)
+declare(aten.masked_scatter, arguments=_masked_scatter)
+declare(aten.masked_scatter_, arguments=_masked_scatter_in_place)
 declare(aten.multinomial, arguments=_multinomial)
 declare(aten.native_batch_norm_backward, aten.native_layer_norm_backward, arguments=_whole_gradient)
 declare(aten.reflection_pad3d_backward, aten.replication_pad3d_backward, arguments=_padded_gradient)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...lowering import decomposes
+from ...lowering.misfits import misfit_of_mask
 from ...torch_internals.dispatch import call_compiled, python_kernels
 from ...torch_internals.fake import PartialRule
 from ...torch_internals.operators import namespace
@@ -195,6 +196,14 @@ def _polygamma_(self: Tensor, n: int) -> Tensor:
     return self.copy_(torch.polygamma(n, self))
 
 
+def _masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Write ``source`` at ``mask``. PyTorch's expansion would grow ``self`` to the shape of the mask."""
+    said = misfit_of_mask(mask.shape, self.shape)
+    if said is not None:
+        raise RuntimeError(said)
+    return self.copy_(aten.masked_scatter.default(self, mask, source))
+
+
 def _batch_norm_out(
     *args: Any, out: Tensor, save_mean: Tensor, save_invstd: Tensor, **kwargs: Any
 ) -> tuple[Tensor, ...]:
@@ -213,6 +222,7 @@ _writes(_RANK.out_tol_tensor, _written(_RANK.tol_tensor))
 _writes(aten._native_batch_norm_legit.out, _batch_norm_out)
 # Functionalization does not know polygamma_.
 _writes(aten.polygamma_.default, _polygamma_)
+_writes(aten.masked_scatter_.default, _masked_scatter_)
 
 
 # Questions about values -----------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from ...lowering.registry import registry
 from ...torch_internals.dispatch import kernels, python_kernels
 from ...torch_internals.fake import rules
+from ...torch_internals.growth import refusing_growth
 from ...torch_internals.operators import OpOverload
 from ...torch_internals.patches import Patch, patched, tracing
 
@@ -30,7 +31,8 @@ def mended_operators() -> Iterator[None]:
     """Inside, this thread traces operators correctly that PyTorch traces wrongly or not at all.
 
     Operators with wrong expansions are not expanded and have their own derivatives. Some operators that
-    write get expansions, and some operators get rules for fake tensors.
+    write get expansions, and some operators get rules for fake tensors. Calls in place that would grow a
+    tensor raise RuntimeError, as in eager PyTorch.
     """
     mended = registry.table("mended").items()
     with (
@@ -41,6 +43,7 @@ def mended_operators() -> Iterator[None]:
                 for overload, make in mended
             ),
             *rules(registry.table("shapes")),
+            *refusing_growth(),
         ),
     ):
         yield
