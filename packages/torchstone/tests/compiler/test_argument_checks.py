@@ -147,6 +147,16 @@ WRONG: dict[str, Function] = {
     "index_fill of integers": lambda x: x.index_fill(0, PLACES.int(), 2.0),
     "index_fill_ of floats": lambda x: x.clone().index_fill_(0, x[0], 2.0),
     "put of floats": lambda x: x.put(x[0], x[0]),
+    # axes of tensors without dimensions
+    "sort of a number": lambda x: x[0, 0].sort(1),
+    "argsort of a number": lambda x: x[0, 0].argsort(-2),
+    "softmax of a number": lambda x: x[0, 0].softmax(1),
+    "cummax of a number": lambda x: x[0, 0].cummax(1),
+    "cummin of a number": lambda x: x[0, 0].cummin(-2),
+    "index_select of a number": lambda x: x[0, 0].index_select(1, PLACES[0]),
+    # ranges and words
+    "histc without an end": lambda x: torch.histc(x, 3, 0, float("inf")),
+    "searchsorted on no side": lambda x: torch.searchsorted(x[0], x[0], side="middle"),
     # results that are larger than the tensor they are written into
     "pow_ that grows": lambda x: x[:1].clone().pow_(x),
     "eq_ that grows": lambda x: x[:1].clone().eq_(x),

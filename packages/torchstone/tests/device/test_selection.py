@@ -148,3 +148,46 @@ def test_out_forms() -> None:
 def test_slices_along_an_axis_beside_one_of_no_elements_are_refused() -> None:
     cpu, device = refusals(lambda device: torch.empty(2, 0, device=device).unique(dim=0))
     assert str(device) == str(cpu)
+
+
+STEPS = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0)).log_softmax(2)
+REFUSED: dict[str, Callable[[str], Any]] = {
+    "steps": lambda d: F.ctc_loss(STEPS.to(d), torch.tensor([[1, 2], [1, 1]], device=d), [9, 3], [2, 1]),
+    "no steps": lambda d: F.ctc_loss(STEPS.to(d), torch.tensor([[1, 2], [1, 1]], device=d), [-1, 3], [2, 1]),
+    "few targets": lambda d: F.ctc_loss(
+        STEPS.to(d), torch.tensor([[1, 2], [1, 1]], device=d), [3, 3], [3, 1]
+    ),
+    "many targets": lambda d: F.ctc_loss(STEPS.to(d), torch.tensor([1, 2, 1, 1], device=d), [3, 3], [2, 1]),
+    "a tensor of steps": lambda d: F.ctc_loss(
+        STEPS.to(d),
+        torch.tensor([[1, 2], [1, 1]], device=d),
+        torch.tensor([9, 3], device=d),
+        torch.tensor([2, 1], device=d),
+    ),
+    "softmax of a number": lambda d: torch.ones((), device=d).softmax(1),
+    "sort of a number": lambda d: torch.ones((), device=d).sort(-2),
+    "cummax of a number": lambda d: torch.ones((), device=d).cummax(1),
+    "side": lambda d: torch.searchsorted(STEPS[0, 0].to(d), STEPS[0, 0].to(d), side="middle"),
+    "histc": lambda d: torch.histc(STEPS.to(d), 3, float("-inf"), 1),
+    "complex repeats": lambda d: torch.tensor([1, 2], device=d).repeat_interleave(
+        torch.tensor([1j, 2j], device=d)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_that_the_cpu_refuses(name: str) -> None:
+    one, other = refusals(REFUSED[name])
+    assert type(one) is type(other)
+    assert str(one) == str(other)
+
+
+@pytest.mark.parametrize("lengths", [[3, -1], [3, 1]])
+def test_segments_that_the_cpu_refuses(lengths: list[int]) -> None:
+    def reduced(device: str) -> Tensor:
+        return torch.segment_reduce(
+            torch.ones(2, device=device), "sum", lengths=torch.tensor(lengths, device=device)
+        )
+
+    one, other = refusals(reduced)
+    assert str(one) in str(other)

@@ -16,6 +16,16 @@ from .operators import registry
 from .rehearsal import refusal
 from .support import UNKNOWN
 
+_ABOUT_INDICES = (
+    "tensors used as indices",
+    "index_fill_()",
+    "put_(): Expected source",
+    "Dimension out of range",
+    "cummax()",
+    "cummin()",
+)
+"""The first words of messages for which PyTorch raises ``IndexError``."""
+
 
 def check_arguments(module: GraphModule) -> None:
     """Raise :class:`CaptureError` with PyTorch's message for the first call that eager PyTorch refuses."""
@@ -30,7 +40,7 @@ def check_arguments(module: GraphModule) -> None:
 
 
 def _error(said: str) -> Exception:
-    if said.startswith(("tensors used as indices", "index_fill_()", "put_(): Expected source")):
+    if said.startswith(_ABOUT_INDICES):
         return IndexError(said)
     return NotImplementedError(said) if "not implemented for" in said else RuntimeError(said)
 

@@ -158,7 +158,7 @@ _bincount = Operator("bincount")
 
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     """Return each index of ``repeats``, repeated as often as the element there says."""
-    if output_size is None and repeats.dim() == 1:
+    if output_size is None and repeats.dim() == 1 and repeats.dtype in (torch.int32, torch.int64):
         output_size = int(repeats.sum().item())
     return _repeat_interleave(repeats, output_size=output_size)
 

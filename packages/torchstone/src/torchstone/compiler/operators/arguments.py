@@ -16,6 +16,7 @@ from ...lowering.misfits import broadcasts, misfit_of_mask, other_shape
 from ...lowering.own import STAND_INS, own
 from ...torch_internals.decompositions import quantized_decomposed
 from ...torch_internals.operators import namespace
+from .checked_numbers import axis_of_scalar
 from .declaring import declare
 
 quantized_decomposed.get()  # PyTorch registers the operators when it is imported
@@ -364,7 +365,9 @@ declare(
 )
 declare(
     aten.index_select,
-    arguments=_indexed("index_select(): Expected dtype int32 or int64 for index", _LONG_OR_INT),
+    arguments=_indexed(
+        "index_select(): Expected dtype int32 or int64 for index", _LONG_OR_INT, then=axis_of_scalar
+    ),
 )
 declare(
     aten.index_put,
