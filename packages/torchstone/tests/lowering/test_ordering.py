@@ -69,3 +69,20 @@ def test_selection_gives_the_first_of_equal_elements(halves: bool, request: pyte
             elements = x[row]
             same = elements.isnan() if value[row].isnan() else elements == value[row]
             assert index[row] == same.nonzero()[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "place"),
+    [
+        ([2, 0, 0, 2, math.nan, 0, 2, 2], 2, 7),
+        ([math.nan, 1, math.nan, 0], 0, 3),
+        ([1, 1, math.nan, 0, 0], 0, 4),
+        ([math.nan, 0, math.nan, NEGATIVE_NAN, 0], 0, 4),
+        ([math.nan, math.nan], math.nan, 0),
+    ],
+)
+def test_mode_counts_numbers_whatever_the_place_of_nan(row: list[float], value: float, place: int) -> None:
+    x = torch.tensor(row)
+    values, indices = export(torch.mode, (x,))(x)
+    torch.testing.assert_close(values, torch.tensor(float(value)), equal_nan=True)
+    assert indices.item() == place

@@ -126,7 +126,10 @@ def nanmedian(self: Value) -> Value:
 
 @lowers(aten.mode.default, dtypes=SORTABLE, gaps=UNSORTABLE, ignores=("keepdim",))
 def mode(self: Value, dim: int = -1, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """The most frequent element of an axis (the smallest of ties) and its last position."""
+    """The most frequent element of an axis (the smallest of ties) and its last position.
+
+    NaN is larger than every number, and occurs once at each of its positions.
+    """
     x = at_least_1d(self)
     if is_empty(out[0].shape):
         return _nothing(out)
