@@ -194,6 +194,25 @@ def test_branches_take_sizes_that_depend_on_values(dynamic: bool) -> None:
         torch.testing.assert_close(fast(values(seed)), function(values(seed)))
 
 
+PLACES = torch.tensor([2, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[PLACES] * 2,
+        lambda x: x[:, PLACES, None],
+        lambda x: torch.nn.functional.one_hot(x.argmax(1), 5) * x.sum(),
+        lambda x: x[:, :2].repeat_interleave(PLACES[1:] + 1, dim=1, output_size=3),
+        lambda x: torch.isin(x, x[:1]),
+    ],
+)
+def test_dynamic_sizes_that_do_not_depend_on_values_are_compiled(function: Callable[..., Any]) -> None:
+    fast = compiled(function, dynamic=True, fallback=False)
+    for rows in (4, 3, 70):
+        torch.testing.assert_close(fast(values(0, rows)), function(values(0, rows)))
+
+
 def test_no_fallback_refuses_sizes_that_depend_on_values() -> None:
     with pytest.raises(BackendCompilerFailed, match="a size or number that depends on values"):
         compiled(lambda x: x[x > 0] * 2, fallback=False)(values(0))

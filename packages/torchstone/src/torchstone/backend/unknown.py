@@ -15,12 +15,28 @@ from torch.fx import GraphModule, Node
 
 from ..compiler.support import UNKNOWN
 from ..torch_internals import pytree
-from ..torch_internals.operators import OpOverload
+from ..torch_internals.operators import namespace
 from ..torch_internals.tensors import neg_view
 from ..torch_internals.tracing import unbacked_symbols
 
+aten = namespace("aten")
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_READING = frozenset(
+    {
+        aten._local_scalar_dense.default,
+        aten._unique.default,
+        aten._unique2.default,
+        aten.argwhere.default,
+        aten.bincount.default,
+        aten.item.default,
+        aten.masked_select.default,
+        aten.nonzero.default,
+        aten.unique_consecutive.default,
+        aten.unique_dim.default,
+        aten.unique_dim_consecutive.default,
+    }
+)
+"""Operators whose result always has a size, or is a number, that depends on values."""
 
 
 class UnknownSizes:
@@ -48,8 +64,7 @@ class UnknownSizes:
         if any(isinstance(part, GraphModule) and any(map(self._depends, _all_nodes(part))) for part in parts):
             return True
         # A size that ``torch._check`` made known has no such symbol any more, but the check must run.
-        tags = node.target.tags if isinstance(node.target, OpOverload) else ()
-        return not _TAGS.isdisjoint(tags) and any(True for _ in symbolic(node.meta.get("val")))
+        return _reads_values(node) and any(True for _ in symbolic(node.meta.get("val")))
 
     def _gives_unknown(self, node: Node) -> bool:
         """Whether what takes the value of ``node`` depends on an unknown size or number."""
@@ -60,6 +75,16 @@ class UnknownSizes:
 
     def _depends(self, node: Node) -> bool:
         return not self._symbols.isdisjoint(_symbols(node))
+
+
+def _reads_values(node: Node) -> bool:
+    """Whether the size or number that a call returns depends on values."""
+    if node.target is aten.repeat_interleave.Tensor:
+        return len(node.args) < 2 and node.kwargs.get("output_size") is None
+    if node.target is not aten.index.Tensor:
+        return node.target in _READING
+    indices = [one.meta["val"].dtype for one in node.args[1] if isinstance(one, Node)]  # type: ignore[union-attr]
+    return torch.bool in indices or torch.uint8 in indices
 
 
 def is_unknown(node: Node) -> bool:
