@@ -144,7 +144,8 @@ def _is_copy(node: Node, source: Node) -> bool:
         return False
     if schema_of(node.target).name == "aten::to":  # its metadata is not that of the tensor which it returns
         return result.dtype != given.dtype
-    return storage_identity(result.untyped_storage()) != storage_identity(given.untyped_storage())
+    memory = _storage(source)
+    return memory is not None and _storage(node) not in (memory, None)
 
 
 def _wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, Sequence[Any]] | None:

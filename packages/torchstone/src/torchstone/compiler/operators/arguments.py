@@ -235,10 +235,12 @@ def _indexed(text: str, allowed: frozenset[torch.dtype], then: Check | None = No
 
 def _reduced_slices(given: Arguments) -> str | None:
     said = _slices(given)
+    if said is not None:
+        return said
     source, dim = given["source"].shape, given["dim"]
     wanted, count = source[dim] if source else 1, given["index"].numel()
-    if said is not None or not (isinstance(wanted, int) and isinstance(count, int)) or wanted == count:
-        return said
+    if not (isinstance(wanted, int) and isinstance(count, int)) or wanted == count:
+        return None
     return (
         f"index_reduce_(): Number of indices ({count}) should be equal to source.size(dim): ({wanted}),"
         f" for dim: {dim}"
