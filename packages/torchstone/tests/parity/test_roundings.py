@@ -55,3 +55,13 @@ def test_runs_are_made_once_and_those_without_onednn_restore_the_setting() -> No
     with pytest.raises(ZeroDivisionError), without_onednn():
         raise ZeroDivisionError
     assert torch.backends.mkldnn.enabled == before
+
+
+def test_onednn_is_left_out_where_flags_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's test utilities let only context managers change flags."""
+    own = torch.backends.flags_frozen.__globals__
+    monkeypatch.setitem(own, "__allow_nonbracketed_mutation_flag", False)
+    with pytest.raises(RuntimeError, match="use flags"):
+        torch.backends.mkldnn.enabled = False
+    with without_onednn():
+        assert not torch.backends.mkldnn.enabled

@@ -6,8 +6,8 @@ Not here: how values are moved (``optest.torch.roundings``), and the verdict tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -55,13 +55,10 @@ def started(subject: Subject, roundings: OtherRoundings) -> Subject:
     return subject
 
 
-@contextmanager
-def without_onednn() -> Iterator[None]:
+def without_onednn() -> AbstractContextManager[None]:
     """Make PyTorch use its own kernels in the block, in every thread."""
-    onednn: Any = torch.backends.mkldnn  # its attribute is a property that PyTorch declares as an object
-    before = onednn.enabled
-    onednn.enabled = False
-    try:
-        yield
-    finally:
-        onednn.enabled = before
+    flags: Any = torch.backends.mkldnn.flags  # None leaves a flag as it is
+    found: AbstractContextManager[None] = flags(
+        enabled=False, deterministic=None, allow_tf32=None, fp32_precision=None
+    )
+    return found

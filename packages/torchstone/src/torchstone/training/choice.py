@@ -132,7 +132,7 @@ def turns_with_eager(
     candidates = [PROGRAM, EAGER, *([FUSED] if _can_be_fused(recipe.optimizer) else [])]
     if isinstance(program, WholeStep) and not config.save_memory:
         candidates.insert(1, SAVING)
-    tensors = [*(entry.tensor for entry in state.entries), *leaves]
+    tensors = [*(entry.tensor for entry in state.entries), *leaves, *traced.constants.tensors]
     asked = question("training step", traced.module, tensors)
     found: Turns = decisions.in_turns(
         asked, candidates, handover_s=_HANDOVER_S, gain=_GAIN, allowed={SAVING: _ALLOWED}

@@ -160,7 +160,8 @@ def step_road(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss) ->
     traced = trace(recipe, "update", state, [*batch, *numbers], leaves, tree, lines=True)
     inputs = [entry.tensor.detach().clone() for entry in state.entries]
     inputs.append(torch.tensor([*batch, *numbers], dtype=torch.float64))
-    inputs += [leaf.detach().clone() for leaf in leaves if isinstance(leaf, Tensor)]
+    given = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    inputs += [one.detach().clone() for one in (*given, *traced.constants.tensors)]
     region = Region(traced.module, Options.parse(None), GraphRecord("step"))
     _MADE_FUNCTIONAL.run(region)
     return Road(
