@@ -51,6 +51,8 @@ class UnknownSizes:
 
     def mark(self, module: GraphModule) -> None:
         """Mark the nodes of ``module`` that make or take sizes or numbers that depend on values."""
+        if not any(True for node in _all_nodes(module) for _ in symbolic(node.meta.get("val"))):
+            return
         given = {symbol for node in module.graph.find_nodes(op="placeholder") for symbol in _symbols(node)}
         self._symbols |= {symbol for node in _all_nodes(module) for symbol in _symbols(node)} - given
         for node in module.graph.nodes:

@@ -26,7 +26,7 @@ from ..overlap import overlap
 from ..torch_internals import pytree
 from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
-from ..torch_internals.tensors import storage_identity
+from ..torch_internals.tensors import memory_identity
 from .graphs import bind_schema, flattened, is_strided_read, location_text, shape_of, writes
 
 
@@ -184,12 +184,7 @@ def check_resized_outputs(program: ExportedProgram) -> None:
 def _storage(node: Node) -> int | None:
     """Return the memory of a node's tensor; None if it has none of its own, as inside ``vmap``."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return None
-    try:
-        return storage_identity(value.untyped_storage())
-    except NotImplementedError:
-        return None
+    return memory_identity(value) if isinstance(value, torch.Tensor) else None
 
 
 def check_strided_reads(program: ExportedProgram) -> None:

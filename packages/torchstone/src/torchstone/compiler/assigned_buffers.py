@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_buffer_registration_hook
 from ..errors import CaptureError
 from ..torch_internals.patches import is_tracing
 from ..torch_internals.pytree import tree_leaves, tree_map
-from ..torch_internals.tensors import is_saved, members, storage_identity
+from ..torch_internals.tensors import is_saved, members, memory_identity
 from .assigned_data import AssignedData, users_line
 from .containers import Contents
 
@@ -104,21 +104,14 @@ def members_kept(module: torch.nn.Module) -> Iterator[None]:
 
 def _apart(result: Any, written: Sequence[Tensor]) -> Any:
     """Return ``result`` with copies of the tensors that lie in memory that is written after the call."""
-    memory = {_storage(one) for one in written} - {None}
+    memory = {memory_identity(one) for one in written} - {None}
 
     def lies_there(leaf: Any) -> bool:
-        return isinstance(leaf, Tensor) and _storage(leaf) in memory
+        return isinstance(leaf, Tensor) and memory_identity(leaf) in memory
 
     if not memory or not any(map(lies_there, tree_leaves(result))):
         return result  # a copy of some containers would compute their contents again
     return tree_map(lambda leaf: leaf.clone() if lies_there(leaf) else leaf, result)
-
-
-def _storage(tensor: Tensor) -> int | None:
-    try:
-        return storage_identity(tensor.untyped_storage())
-    except NotImplementedError:  # sparse tensors
-        return None
 
 
 _Members = dict[str, Tensor | None]

@@ -72,9 +72,8 @@ class Operator:
         """
         try:
             made = build(self.overload, call, args, kwargs, self._composed)
-            grows = made.moved and writes_in_place(
-                self.overload
-            )  # PyTorch's Python code lets it, kernels do not
+            # PyTorch's Python code lets a tensor grow in such a call, its kernels do not.
+            grows = made.moved and writes_in_place(self.overload)
             if grows or _overlap(call, made):
                 ask_cpu(self.overload, call, args, kwargs)
             if made.program is not None and not lazy.may_compile_later():

@@ -25,6 +25,7 @@ __all__ = [
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
     "members",
+    "memory_identity",
     "module_versions",
     "neg_view",
     "overlaps",
@@ -110,6 +111,17 @@ def overlaps(tensor: torch.Tensor) -> bool:
 def storage_identity(storage: torch.UntypedStorage) -> int:
     """Return a number that identifies the memory of a storage."""
     return storage._cdata
+
+
+def memory_identity(tensor: torch.Tensor) -> int | None:
+    """Return a number that identifies the memory of ``tensor``; None if it has none of its own.
+
+    That holds for sparse tensors, and for tensors inside ``torch.func`` transforms.
+    """
+    try:
+        return storage_identity(tensor.untyped_storage())
+    except NotImplementedError:
+        return None
 
 
 def members(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
