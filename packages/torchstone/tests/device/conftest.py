@@ -27,3 +27,10 @@ def _no_fallback(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def falls_back() -> None:
     """Allow operators that are computed on the CPU, because the test is about them."""
+
+
+@pytest.fixture
+def plain_by_default() -> Iterator[None]:
+    """Turn fused eager off, even if the environment turns it on, because the test turns it on by itself."""
+    with override(device_lazy=False):
+        yield

@@ -22,6 +22,8 @@ from torchstone.runtime import executable
 from .mirrored import DEVICE, EXACT, mirrored
 from .test_views import ONCE, VIEWS, base
 
+pytestmark = pytest.mark.usefixtures("plain_by_default")
+
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -25,15 +25,23 @@ def bytes_of(dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...])
     return torch.empty_strided(size, stride, dtype=dtype).untyped_storage().nbytes()
 
 
-def made(dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
-    return device_tensors.maker(device(), dtype, size, stride, bytes_of(dtype, size, stride))
+class Maker:
+    """Makes tensors; ``quick`` says whether PyTorch reads records for them."""
+
+    def __init__(self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> None:
+        nbytes = bytes_of(dtype, size, stride)
+        self._read, self._source = device_tensors.maker(device(), dtype, size, stride, nbytes)
+        self.quick = isinstance(self._source, functools.partial)
+
+    def __call__(self) -> torch.Tensor:
+        return self._read(self._source())
 
 
 @pytest.mark.parametrize("dtype", device_tensors._DTYPES)
 def test_tensors_are_made_quickly_in_every_dtype(dtype: torch.dtype) -> None:
     for size, stride in SIZES:
-        make = made(dtype, size, stride)
-        assert not isinstance(make, functools.partial)
+        make = Maker(dtype, size, stride)
+        assert make.quick
         one, other = make(), make()
         nbytes = bytes_of(dtype, size, stride)
         assert describe(one) == describe(device_tensors.plain(device(), dtype, size, stride, nbytes))
@@ -41,8 +49,8 @@ def test_tensors_are_made_quickly_in_every_dtype(dtype: torch.dtype) -> None:
 
 
 def test_other_dtypes_take_the_plain_way() -> None:
-    make = made(torch.float8_e5m2, (2,), (1,))
-    assert isinstance(make, functools.partial)
+    make = Maker(torch.float8_e5m2, (2,), (1,))
+    assert not make.quick
     assert describe(make())[:3] == (torch.float8_e5m2, device(), (2,))
 
 
@@ -58,24 +66,24 @@ def test_other_dtypes_take_the_plain_way() -> None:
 )
 def test_a_pytorch_that_does_not_read_records(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_tensors, "_from_capsule", SimpleNamespace(find=lambda: read))
-    make = made(torch.float32, (4,), (1,))
-    assert isinstance(make, functools.partial)
+    make = Maker(torch.float32, (4,), (1,))
+    assert not make.quick
     assert describe(make())[:3] == (torch.float32, device(), (4,))
 
 
 def test_records_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = made(torch.float32, (11, 13), (13, 1))
+    known = Maker(torch.float32, (11, 13), (13, 1))
     count = len(device_tensors._records)
     monkeypatch.setattr(device_tensors, "_MOST", count)
-    assert isinstance(made(torch.float32, (13, 11), (11, 1)), functools.partial)
-    again = made(torch.float32, (11, 13), (13, 1))
-    assert not isinstance(known, functools.partial)
-    assert not isinstance(again, functools.partial)
+    assert not Maker(torch.float32, (13, 11), (11, 1)).quick
+    again = Maker(torch.float32, (11, 13), (13, 1))
+    assert known.quick
+    assert again.quick
     assert len(device_tensors._records) == count
 
 
 def test_a_result_outlives_what_made_it() -> None:
-    make = made(torch.float32, (5,), (1,))
+    make = Maker(torch.float32, (5,), (1,))
     tensors = [make() for _ in range(100)]
     del make
     gc.collect()

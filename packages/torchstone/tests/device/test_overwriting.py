@@ -15,6 +15,8 @@ from torchstone.errors import FallbackRefused, FallbackWarning, IndexOutOfRange
 
 from .mirrored import DEVICE, EXACT, mirrored, refusals
 
+pytestmark = pytest.mark.usefixtures("plain_by_default")
+
 OVERWRITES: dict[str, Callable[[Tensor], Any]] = {
     "zero_": lambda x: x.zero_(),
     "fill_": lambda x: x.fill_(2.0),

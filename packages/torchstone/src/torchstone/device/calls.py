@@ -20,32 +20,46 @@ from ..errors import UnsupportedDtype
 from .storage import DEVICE_TYPE, Box, box_of
 
 Tensor = torch.Tensor
-_KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
-_END_OF_INTEGERS = 1 << 63
+KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
+END_OF_INTEGERS = 1 << 63
 _GENERATOR = type(torch.default_generator)
 """PyTorch's generator class. The name ``torch.Generator`` also makes generators of other devices."""
 _COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
-_PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
+PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
 
 
-class Call:
-    """The tensors, boxes and numbers of one call, and its key.
+class Operands:
+    """What a plan takes from a call.
 
-    ``tensors`` holds the device tensors and the 0-d CPU tensors in the order of the arguments. ``places``
-    holds, for each of them, the index of its box in ``boxes``, or -1 for a CPU tensor.
+    ``tensors`` holds the device tensors and the 0-d CPU tensors in the order of the arguments, ``boxes`` the
+    boxes of the device tensors, each once.
     """
 
-    __slots__ = ("_place_of", "boxes", "generator", "key", "names", "numbers", "places", "tensors")
+    __slots__ = ("boxes", "generator", "numbers", "tensors")
+
+    tensors: list[Tensor]
+    boxes: list[Box]
+    numbers: list[tuple[float, DType]]
+    generator: torch.Generator | None
+
+
+class Call(Operands):
+    """The operands of one call, and its key.
+
+    ``places`` holds, for each tensor, the index of its box in ``boxes``, or -1 for a CPU tensor.
+    """
+
+    __slots__ = ("_place_of", "key", "names", "places")
 
     def __init__(self, numbers: frozenset[int | str] = frozenset()) -> None:
+        self.tensors = []
+        self.boxes = []
+        self.numbers = []
+        self.generator = None
         self.key: list[Any] = [torch.get_default_dtype()]
-        self.tensors: list[Tensor] = []
         self.places: list[int] = []
-        self.boxes: list[Box] = []
         self._place_of: dict[Box, int] = {}
-        self.numbers: list[tuple[float, DType]] = []
         self.names = numbers
-        self.generator: torch.Generator | None = None
 
     def describe(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Take all arguments and return the key of the call."""
@@ -110,18 +124,18 @@ class Call:
     def is_number(self, value: Any) -> bool:
         """Whether ``value`` is an argument of the program: a number beside a floating-point tensor."""
         kind = type(value)
-        if kind not in _KINDS_OF_NUMBERS or not self.tensors or not _is_inexact(self.tensors[0].dtype):
+        if kind not in KINDS_OF_NUMBERS or not self.tensors or not _is_inexact(self.tensors[0].dtype):
             return False
-        return kind is float or bool(-_END_OF_INTEGERS <= value < _END_OF_INTEGERS)
+        return kind is float or bool(-END_OF_INTEGERS <= value < END_OF_INTEGERS)
 
     def _number(self, value: float) -> None:
-        kind = _KINDS_OF_NUMBERS[type(value)]
+        kind = KINDS_OF_NUMBERS[type(value)]
         self.numbers.append((value, kind))
         self.key.append(kind.name)
 
     def _other(self, value: Any) -> None:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             self.key.append(value)
         elif kind in (list, tuple):
             self.key += ("[", len(value))

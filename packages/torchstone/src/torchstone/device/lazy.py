@@ -19,11 +19,12 @@ from typing import Any
 import torch
 
 from ..config import config
+from ..dtypes import DType
 from ..errors import EngineError
 from . import engine, random, regions
-from .calls import Call
+from .calls import Operands
 from .plans import Plan
-from .storage import Box, Pending, zeros
+from .storage import Box, Pending, pending_result, zeros
 
 
 class _Mode(threading.local):
@@ -113,7 +114,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_run_before_fork)
 
 
-def run_or_add(plan: Plan, call: Call) -> Any:
+def run_or_add(plan: Plan, call: Operands) -> Any:
     """Make the call now, or add it to the batch: then the result has its sizes now and its values later."""
     wanted = _mode.wanted
     if wanted is None:
@@ -147,6 +148,7 @@ class _Foreign(Exception):
 
 Overwritten = tuple[Any, Any, Any]
 """A weak reference to a box, what it held (a code, an array, or None), and the dtype it had then."""
+_NOTHING: list[Overwritten] = []
 
 
 class Batch:
@@ -176,65 +178,61 @@ class Batch:
         self._replaced: set[int] = set()  # inputs that a box has held and no longer holds
         self._lines: dict[int, str] = {}
 
-    def add(self, plan: Plan, call: Call) -> list[torch.Tensor] | None:
+    def add(self, plan: Plan, call: Operands) -> list[torch.Tensor] | None:
         """Add the call and return its new tensors.
 
         Returns None if the batch is closed, or if the call reads values that are pending in another batch.
         """
-        with self._lock:
+        self._lock.acquire()  # a with statement would take twice as long
+        try:
             if self.closed:
                 return None
-            known = len(self.inputs)
+            inputs, pending, boxes = self.inputs, self._pending, call.boxes
+            known = len(inputs)
+            first = len(pending)
+            number = first + len(plan.writes)
+            codes: list[int | None] = []
+            new: list[Pending | None] = []
+            made = []
             try:
-                return self._add(plan, call)
+                for place in plan.reads:
+                    array = boxes[place].array
+                    own = type(array) is Pending and array.batch is self
+                    codes.append(array.number if own else self._code(boxes[place]))
+                for host in plan.hosts:
+                    codes.append(~len(inputs))
+                    inputs.append(engine.from_host(call.tensors[host].clone()))
+                for one in plan.new:
+                    promise = pending_result(self, number)
+                    number += 1
+                    new.append(promise)
+                    made.append(one.holding(promise))
             except BaseException as error:
-                del self.inputs[known:]
+                del inputs[known:]
                 self._codes = {which: code for which, code in self._codes.items() if ~code < known}
                 if isinstance(error, _Foreign):
                     return None
                 raise
-
-    def _add(self, plan: Plan, call: Call) -> list[torch.Tensor]:
-        boxes, pending = call.boxes, self._pending
-        codes: list[int | None] = []
-        for place in plan.reads:
-            array = boxes[place].array
-            known = type(array) is Pending and array.batch is self
-            codes.append(array.number if known else self._code(boxes[place]))
-        for host in plan.hosts:
-            codes.append(~len(self.inputs))
-            self.inputs.append(engine.from_host(call.tensors[host].clone()))
-        first = len(pending)
-        number = first + len(plan.writes)
-        new = []
-        made = []
-        for one in plan.new:
-            promise = Pending(self, number)
-            number += 1
-            new.append(promise)
-            made.append(one.holding(promise))
-        # Nothing fails from here on.
-        overwritten = []
-        for place, element in plan.writes:
-            box = boxes[place]
-            overwritten.append(self._overwritten(box))
-            promise = Pending(self, len(pending))
-            pending.append(promise)
-            box.replace(promise, element)
-        pending += new
-        if plan.checks:
-            pending += [None] * len(plan.checks)
-            self.checked = True
-            self._lines[len(self.steps)] = _line()
-        for value, dtype in call.numbers:
-            numbers: list[Any] = self.floats if dtype.is_floating else self.ints
-            numbers.append(value)
-        if plan.seeded:
-            self.seeds.append(random.draw(call.generator))
-        self.steps.append((plan, codes, first, overwritten))
-        self.key.append(id(plan))
-        self.key += codes
-        return made
+            # Nothing fails from here on.
+            overwritten = _NOTHING
+            if plan.writes:
+                overwritten = [self._overwrite(boxes[place], element) for place, element in plan.writes]
+            pending += new
+            self.steps.append((plan, codes, first, overwritten))
+            self.key.append(id(plan))
+            self.key += codes
+            if plan.checks:
+                pending += [None] * len(plan.checks)
+                self.checked = True
+                self._lines[len(self.steps) - 1] = _line()
+            for value, dtype in call.numbers:
+                numbers: list[Any] = self.floats if dtype.is_floating else self.ints
+                numbers.append(value)
+            if plan.seeded:
+                self.seeds.append(random.draw(call.generator))
+            return made
+        finally:
+            self._lock.release()
 
     def _code(self, box: Box) -> int | None:
         """Return the code of a box's array that no call of this batch makes: an input, or zeros."""
@@ -251,8 +249,9 @@ class Batch:
             self.inputs.append(array)
         return code
 
-    def _overwritten(self, box: Box) -> Overwritten:
-        held = box.array
+    def _overwrite(self, box: Box, element: DType) -> Overwritten:
+        """Put the next result into a box, and return what the box held before."""
+        held, dtype = box.array, box.dtype
         if type(held) is Pending and held.batch is self:
             held = held.number
         else:
@@ -260,7 +259,10 @@ class Batch:
             if code is not None:
                 held = code
                 self._replaced.add(~code)
-        return weakref.ref(box), held, box.dtype
+        promise = pending_result(self, len(self._pending))
+        self._pending.append(promise)
+        box.replace(promise, element)
+        return weakref.ref(box), held, dtype
 
     # Running ------------------------------------------------------------------------------
 

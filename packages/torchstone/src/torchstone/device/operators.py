@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..config import config
 from ..errors import EngineError, UnsupportedByEngine
 from ..runtime.mappings import give_up_when_scarce
@@ -18,16 +20,19 @@ from .building import build
 from .calls import Call
 from .drafting import Unplanned
 from .fallback import ask_cpu, fall_back
+from .looks import Look, look_of
 from .plans import Plan
 
 _differentiates_in_threads = private_device.differentiates_in_threads.get()
 _differentiate_in_threads = private_device.differentiate_in_threads.get()
+_MISSES = 8
+"""How many calls a look may fail to recognize until the look of another replaces it."""
 
 
 class Operator:
     """The kernel of one ATen operator on the device."""
 
-    __slots__ = ("_composed", "_numbers", "_overload", "_plans", "name")
+    __slots__ = ("_composed", "_looks", "_numbers", "_overload", "name", "plans")
 
     def __init__(
         self, name: str, overload: OpOverload | None = None, composed: Callable[..., Any] | None = None
@@ -40,7 +45,8 @@ class Operator:
         self._overload = overload
         self._composed = composed
         self._numbers = numbers.of(name)
-        self._plans: dict[tuple[Any, ...], Plan | str] = {}
+        self.plans: dict[tuple[Any, ...], Plan | str] = {}
+        self._looks: dict[torch.Size, Look] = {}  # by the shape of the first argument
 
     @property
     def overload(self) -> OpOverload:
@@ -54,14 +60,31 @@ class Operator:
             # PyTorch starts its threads in the first backward pass of the process, and refuses gradients of a
             # device that is registered later. This device runs work in order, so it needs no threads.
             _differentiate_in_threads(False)
+        look = None
+        if self._looks and not kwargs:
+            look = self._looks.get(args[0].shape)
+            if look is not None:
+                operands = look.operands(args)
+                if operands is not None:
+                    return lazy.run_or_add(look.plan, operands)
+                look.missed += 1
         call = Call(self._numbers)
         key = call.describe(args, kwargs)
-        plan = self._plans.get(key)
+        plan = self.plans.get(key)
         if plan is None:
             plan = self._made(key, call, args, kwargs)
-        if type(plan) is Plan:
-            return lazy.run_or_add(plan, call)
-        return fall_back(self.overload, call, args, kwargs, str(plan))
+        if type(plan) is not Plan:
+            return fall_back(self.overload, call, args, kwargs, str(plan))
+        if not kwargs and (look is None or look.missed > _MISSES):
+            look = look_of(self.overload, call, args, plan)
+            if look is not None:
+                self._looks[args[0].shape] = look
+        return lazy.run_or_add(plan, call)
+
+    def forget(self, key: tuple[Any, ...]) -> None:
+        """Drop the plan of a key, and all that recognizes calls, since it holds plans too."""
+        self.plans.pop(key, None)
+        self._looks.clear()
 
     def _made(
         self, key: tuple[Any, ...], call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -87,7 +110,7 @@ class Operator:
             plan = str(error)
         except Exception as error:  # noqa: BLE001  # the CPU kernel knows whether the call is wrong
             plan = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        _kept.keep(self._plans, key, plan)
+        _kept.keep(self, key, plan)
         return plan
 
 
@@ -107,22 +130,22 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._order: deque[tuple[dict[Any, Any], Any]] = deque()
+        self._order: deque[tuple[Operator, tuple[Any, ...]]] = deque()
 
-    def keep(self, plans: dict[Any, Any], key: Any, plan: Any) -> None:
+    def keep(self, operator: Operator, key: tuple[Any, ...], plan: Plan | str) -> None:
         with self._lock:
-            if key not in plans:
-                self._order.append((plans, key))
-            plans[key] = plan
+            if key not in operator.plans:
+                self._order.append((operator, key))
+            operator.plans[key] = plan
             while len(self._order) > max(1, config.device_plans):
                 old, forgotten = self._order.popleft()
-                old.pop(forgotten, None)
+                old.forget(forgotten)
 
     def clear(self) -> None:
         with self._lock:
             while self._order:
-                plans, key = self._order.popleft()
-                plans.pop(key, None)
+                old, forgotten = self._order.popleft()
+                old.forget(forgotten)
 
     def __len__(self) -> int:
         return len(self._order)

@@ -14,7 +14,7 @@ from ..dtypes import DType
 from ..errors import EngineError, raise_failed_checks
 from ..torch_internals.device_tensors import put_on
 from . import engine, random
-from .calls import Call
+from .calls import Operands
 from .layout import Layout
 from .storage import box_of, memory, new_storage, tensor_maker
 
@@ -59,7 +59,7 @@ class Plan:
     moved: tuple[Moved, ...] = ()
     checks: tuple[Check, ...] = ()
 
-    def __call__(self, call: Call) -> Any:
+    def __call__(self, call: Operands) -> Any:
         if self.program is None:
             return self.answer(call.tensors, [])
         if config.device_memory_limit:
@@ -94,7 +94,7 @@ class Plan:
             raise memory.exceeded(error) from error
         return self._checked(results) if self.checks else results
 
-    def require_memory(self, call: Call) -> None:
+    def require_memory(self, call: Operands) -> None:
         """Raise ``torch.OutOfMemoryError``, before anything is computed, if the results would not fit."""
         grown = sum(max(0, one.nbytes - box_of(call.tensors[one.tensor]).nbytes) for one in self.moved)
         memory.require(grown + sum(one.nbytes for one in self.new))
@@ -110,7 +110,7 @@ class Plan:
             )
         return results[:count]
 
-    def _move(self, call: Call) -> None:
+    def _move(self, call: Operands) -> None:
         for one in self.moved:
             tensor = call.tensors[one.tensor]
             box = box_of(tensor)

@@ -27,11 +27,10 @@ class Pending:
 
     __slots__ = ("_array", "_failure", "batch", "number")
 
-    def __init__(self, batch: Any, number: int) -> None:
-        self.batch = batch
-        self.number = number
-        self._array: Any = None
-        self._failure = ""  # text, because a traceback would keep alive the tensors of its frames
+    batch: Any
+    number: int
+    _array: Any
+    _failure: str  # not an error, because its traceback would keep alive the tensors of its frames
 
     def array(self) -> Any:
         """Return the array. Raises the error that stopped the batch, and ``RuntimeError`` from then on."""
@@ -54,6 +53,14 @@ class Pending:
         self.batch = None
 
 
+def pending_result(batch: Any, number: int) -> Pending:
+    """Return the result of a batch that has this number. A method ``__init__`` would take twice as long."""
+    made = Pending()
+    made.batch = batch
+    made.number = number
+    return made
+
+
 class Box:
     """The contents of one storage.
 
@@ -65,9 +72,13 @@ class Box:
     __slots__ = ("__weakref__", "array", "dtype", "nbytes", "writes")
 
     def __init__(self, array: Any, dtype: DType, nbytes: int) -> None:
-        self.nbytes = 0  # if take() raises, __del__ must not subtract bytes that were never counted
         memory.allocations += 1
-        memory.take(nbytes)
+        if config.device_memory_limit:
+            self.nbytes = 0  # if this raises, __del__ must not subtract bytes that were never counted
+            memory.require(nbytes)
+        memory.allocated += nbytes
+        if memory.allocated > memory.peak:
+            memory.peak = memory.allocated
         self.array = array
         self.dtype = dtype
         self.nbytes = nbytes
@@ -193,10 +204,10 @@ def tensor_maker(
     element: DType, dtype: torch.dtype, nbytes: int, size: tuple[int, ...], stride: tuple[int, ...]
 ) -> Callable[[Any], torch.Tensor]:
     """Return a function from an array to a tensor, like :func:`new_tensor` but faster for repeated calls."""
-    make = device_tensors.maker(device(), dtype, size, stride, nbytes)
+    read, source = device_tensors.maker(device(), dtype, size, stride, nbytes)
 
     def holding(array: Any) -> torch.Tensor:
-        tensor = make()
+        tensor = read(source())
         tensor.untyped_storage().box = Box(array, element, nbytes)  # type: ignore[attr-defined]
         return tensor
 

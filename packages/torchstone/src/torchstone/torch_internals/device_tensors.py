@@ -25,6 +25,7 @@ _CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
 _QUICK = "quick calls on the pjrt device"
 _from_capsule = Internal("torch._C._from_dlpack", _QUICK)
 _keys = Internal("torch._C._dispatch_keys", _QUICK)
+_guards = Internal("torch._C._dynamo.guards.TensorGuards", _QUICK)
 _NAME = b"dltensor"
 _PRIVATE_DEVICE = 12
 """``kDLExtDev``, which PyTorch reads as PrivateUse1."""
@@ -97,24 +98,41 @@ def plain(
 
 def maker(
     device: torch.device, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], nbytes: int
-) -> Callable[[], torch.Tensor]:
-    """Return a function that makes the same tensors as :func:`plain`, in the fastest way of this PyTorch."""
-    slow = functools.partial(plain, device, dtype, size, stride, nbytes)
+) -> tuple[Callable[[Any], torch.Tensor], Callable[[], Any]]:
+    """Return functions ``read`` and ``source`` such that ``read(source())`` makes tensors as :func:`plain`.
+
+    They are the fastest that this PyTorch has. They are two, because one that calls both would take longer.
+    """
+
+    def slow(_: Any) -> torch.Tensor:
+        return plain(device, dtype, size, stride, nbytes)
+
     record = _record(device, dtype, size, stride)
     from_capsule = _from_capsule.find()
-    if record is None or from_capsule is None:
-        return slow
-    address = ctypes.c_void_p(ctypes.addressof(record))
-    capsule = functools.partial(_capsule, address, ctypes.c_char_p(_NAME), None)
+    if record is not None and from_capsule is not None:
+        address = ctypes.c_void_p(ctypes.addressof(record))
+        capsule = functools.partial(_capsule, address, ctypes.c_char_p(_NAME), None)
+        with suppress(Exception):  # this PyTorch may be unable to read such a record
+            if _describe(from_capsule(capsule())) == _describe(slow(None)):
+                return from_capsule, capsule
+    return slow, lambda: None
 
-    def quick() -> torch.Tensor:
-        made: torch.Tensor = from_capsule(capsule())
-        return made
 
-    with suppress(Exception):  # this PyTorch may be unable to read such a record
-        if _describe(quick()) == _describe(slow()):
-            return quick
-    return slow
+def alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """Return a function that says whether it is given such tensors, or None if this PyTorch has none.
+
+    It compares, in one call of C++, their number, types, dtypes, sizes, strides, devices, dispatch keys (with
+    the bits of negative and conjugate views), and whether they require gradients. It does not compare storage
+    offsets, and answers False if it is given one tensor twice.
+    """
+    guards = _guards.find()
+    if guards is None:
+        return None
+    sizes, strides = [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors]
+    found: Callable[..., bool] = guards(
+        *tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
+    ).check
+    return found
 
 
 def _record(
