@@ -39,9 +39,7 @@ def recognized(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def test_a_second_call_with_new_values_is_recognized(recognized: list[bool]) -> None:
     multiply = Operator("mul.Tensor")
-    x = _numbers(DEVICE, 4)
-    y, z = x + 1, x + 2
-    recognized.clear()
+    x, y, z = (_numbers("cpu", 4).add(n).to(DEVICE) for n in range(3))
     assert multiply(x, y).tolist() == [0, 2, 6, 12]
     assert recognized == []
     assert multiply(y, z).tolist() == [2, 6, 12, 20]
@@ -66,7 +64,7 @@ def test_lists_of_integers_are_compared(recognized: list[bool]) -> None:
 
 def test_a_written_argument_takes_the_result_of_a_recognized_call(recognized: list[bool]) -> None:
     add = Operator("add_.Tensor")
-    x, y = _numbers(DEVICE, 3), torch.ones(3, device=DEVICE).mul(1)
+    x, y = _numbers(DEVICE, 3), torch.ones(3).to(DEVICE)
     for _ in range(3):
         add(x, y)
     assert recognized == [True, True]
@@ -99,7 +97,7 @@ def test_arguments_that_look_different_are_told_apart(
     def results(device: str) -> list[Tensor]:
         multiply = Operator("mul.Tensor") if device == DEVICE else torch.mul
         first, second = DIFFERENT[which](device)[:: -1 if turned else 1]
-        other = _numbers(device, 4) + 1
+        other = _numbers("cpu", 4).add(1).to(device)
         recognized.clear()
         with torch.no_grad():
             return [multiply(one, other) for one in (first, second, first, second)]

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from contextlib import ContextDecorator, suppress
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,7 @@ def run_or_add(plan: Plan, call: Operands) -> Any:
             if type(array) is Pending and array.batch is not batch:
                 call.boxes[place].ready()
     result = plan.answer(call.tensors, made)
-    if len(batch.steps) >= config.device_lazy_calls:
+    if batch.count >= config.device_lazy_calls:
         batch.run()
     return result
 
@@ -148,16 +149,17 @@ class _Foreign(Exception):
 
 Overwritten = tuple[Any, Any, Any]
 """A weak reference to a box, what it held (a code, an array, or None), and the dtype it had then."""
-_NOTHING: list[Overwritten] = []
+Step = tuple[Plan, tuple[Any, ...], int]
+"""A call as its plan, the codes of its arrays, and the number of its first result."""
 
 
 class Batch:
     """Calls that have not run yet.
 
     A *code* says where the array of an argument comes from: a number >= 0 is a result of an earlier step, a
-    negative number is the input ``~code``, and None stands for zeros. ``steps`` holds the calls, each as its
-    plan, the codes of its arrays, the number of its first result, and what it overwrites. Numbers and seeds
-    are kept in the order in which programs take them. ``key`` is all that the batch's program depends on.
+    negative number is the input ``~code``, and None stands for zeros. ``calls`` holds, for each of the
+    ``count`` calls, its plan followed by the codes of its arrays: one flat list, since a list per call would
+    take more time. Numbers and seeds are kept in the order in which programs take them.
 
     One lock guards a batch while it grows and while it runs. A thread that holds the lock of one batch never
     takes that of another.
@@ -165,16 +167,17 @@ class Batch:
 
     def __init__(self) -> None:
         self.closed = False
-        self.steps: list[tuple[Plan, list[Any], int, list[Overwritten]]] = []
+        self.calls: list[Any] = []
+        self.count = 0
         self.inputs: list[Any] = []
         self.floats: list[float] = []
         self.ints: list[int] = []
         self.seeds: list[Any] = []
-        self.key: list[Any] = []
         self.checked = False
         self._lock = threading.RLock()
         self._codes: dict[int, int] = {}  # codes of inputs, by the id of the array
         self._pending: list[Pending | None] = []  # results, by number; None for those of checks
+        self._overwritten: dict[int, list[Overwritten]] = {}  # by the position of the call that writes
         self._replaced: set[int] = set()  # inputs that a box has held and no longer holds
         self._lines: dict[int, str] = {}
 
@@ -187,49 +190,46 @@ class Batch:
         try:
             if self.closed:
                 return None
-            inputs, pending, boxes = self.inputs, self._pending, call.boxes
-            known = len(inputs)
-            first = len(pending)
-            number = first + len(plan.writes)
-            codes: list[int | None] = []
-            new: list[Pending | None] = []
+            calls, inputs, pending, boxes = self.calls, self.inputs, self._pending, call.boxes
+            start, known, first = len(calls), len(inputs), len(pending)
             made = []
             try:
+                calls.append(plan)
                 for place in plan.reads:
                     array = boxes[place].array
                     own = type(array) is Pending and array.batch is self
-                    codes.append(array.number if own else self._code(boxes[place]))
+                    calls.append(array.number if own else self._code(boxes[place]))
                 for host in plan.hosts:
-                    codes.append(~len(inputs))
+                    calls.append(~len(inputs))
                     inputs.append(engine.from_host(call.tensors[host].clone()))
+                if plan.writes:
+                    pending += [None] * len(plan.writes)
                 for one in plan.new:
-                    promise = pending_result(self, number)
-                    number += 1
-                    new.append(promise)
+                    promise = pending_result(self, len(pending))
+                    pending.append(promise)
                     made.append(one.holding(promise))
             except BaseException as error:
-                del inputs[known:]
+                del calls[start:], inputs[known:], pending[first:]
                 self._codes = {which: code for which, code in self._codes.items() if ~code < known}
                 if isinstance(error, _Foreign):
                     return None
                 raise
             # Nothing fails from here on.
-            overwritten = _NOTHING
             if plan.writes:
-                overwritten = [self._overwrite(boxes[place], element) for place, element in plan.writes]
-            pending += new
-            self.steps.append((plan, codes, first, overwritten))
-            self.key.append(id(plan))
-            self.key += codes
+                self._overwritten[self.count] = [
+                    self._overwrite(boxes[place], element, number)
+                    for number, (place, element) in enumerate(plan.writes, first)
+                ]
             if plan.checks:
                 pending += [None] * len(plan.checks)
                 self.checked = True
-                self._lines[len(self.steps) - 1] = _line()
+                self._lines[self.count] = _line()
             for value, dtype in call.numbers:
                 numbers: list[Any] = self.floats if dtype.is_floating else self.ints
                 numbers.append(value)
             if plan.seeded:
                 self.seeds.append(random.draw(call.generator))
+            self.count += 1
             return made
         finally:
             self._lock.release()
@@ -249,8 +249,8 @@ class Batch:
             self.inputs.append(array)
         return code
 
-    def _overwrite(self, box: Box, element: DType) -> Overwritten:
-        """Put the next result into a box, and return what the box held before."""
+    def _overwrite(self, box: Box, element: DType, number: int) -> Overwritten:
+        """Put the result ``number`` into a box, and return what the box held before."""
         held, dtype = box.array, box.dtype
         if type(held) is Pending and held.batch is self:
             held = held.number
@@ -259,10 +259,19 @@ class Batch:
             if code is not None:
                 held = code
                 self._replaced.add(~code)
-        promise = pending_result(self, len(self._pending))
-        self._pending.append(promise)
+        promise = self._pending[number] = pending_result(self, number)
         box.replace(promise, element)
         return weakref.ref(box), held, dtype
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the calls in order."""
+        start = first = 0
+        while start < len(self.calls):
+            plan: Plan = self.calls[start]
+            end = start + 1 + len(plan.reads) + len(plan.hosts)
+            yield plan, tuple(self.calls[start + 1 : end]), first
+            first += len(plan.writes) + len(plan.new) + len(plan.checks)
+            start = end
 
     # Running ------------------------------------------------------------------------------
 
@@ -280,7 +289,7 @@ class Batch:
             try:
                 self._run()
             finally:
-                self.steps, self.inputs, self._pending = [], [], []
+                self.calls, self.inputs, self._pending, self._overwritten = [], [], [], {}
 
     def _run(self) -> None:
         pending = self._pending
@@ -327,7 +336,7 @@ class Batch:
         """Run each call with its own program."""
         values: dict[int, Any] = {}
         floats, ints, seeds = iter(self.floats), iter(self.ints), iter(self.seeds)
-        for position, (plan, codes, first, _) in enumerate(self.steps):
+        for position, (plan, codes, first) in enumerate(self.steps()):
             try:
                 arrays = regions.arguments(
                     plan,
@@ -339,7 +348,7 @@ class Batch:
             except BaseException as error:
                 if position in self._lines:
                     error.add_note(f"called {self._lines[position]}, and run later: see torch.pjrt.lazy")
-                self._undo(position, values, error)
+                self._undo(position, values, error, first)
                 raise
             values.update(enumerate(results, first))
         for number, promise in enumerate(self._pending):
@@ -353,14 +362,15 @@ class Batch:
             return zeros(specification.shape[0], specification.dtype)
         return values[code] if code >= 0 else self.inputs[~code]
 
-    def _undo(self, position: int, values: dict[int, Any], error: BaseException) -> None:
+    def _undo(self, position: int, values: dict[int, Any], error: BaseException, first: int = 0) -> None:
         """Resolve the results of the steps before ``position``, and undo the later steps.
 
-        Boxes that the later steps would have written hold again what they held before.
+        ``first`` is the number of the first result of the step at ``position``. Boxes that the later steps
+        would have written hold again what they held before.
         """
         before: dict[Box, tuple[Any, Any]] = {}
-        for _, _, _, overwritten in reversed(self.steps[position:]):
-            for reference, held, dtype in overwritten:
+        for step in sorted((step for step in self._overwritten if step >= position), reverse=True):
+            for reference, held, dtype in self._overwritten[step]:
                 box = reference()
                 if box is not None:
                     before[box] = held, dtype
@@ -372,7 +382,6 @@ class Batch:
                 held = values.get(held, self._pending[held]) if held >= 0 else self.inputs[~held]
             if held is None or type(held) is Pending or not engine.is_gone(held):
                 box.array, box.dtype = held, dtype
-        first = self.steps[position][2]
         for number, promise in enumerate(self._pending):
             if promise is not None:
                 promise.resolve(values.get(number), None if number < first else error)

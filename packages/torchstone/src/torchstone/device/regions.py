@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 
 
 class Region:
-    """One program for all batches that have the same key.
-
-    It keeps the plans alive, because their ``id`` is part of the key.
-    """
+    """One program for all batches of the same calls that keep the same results and donate the same inputs."""
 
     def __init__(self, batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
-        self._steps = [(plan, tuple(codes), first) for plan, codes, first, _ in batch.steps]
+        self._steps = list(batch.steps())
         self._live = live
         self._checked = batch.checked
         self._packed = [
@@ -174,13 +171,13 @@ def known(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Regi
     ``live`` are the numbers of the results that are needed, ``donated`` those of the inputs that are not
     needed afterwards.
     """
-    return _kept.get((tuple(batch.key), live, donated))
+    return _kept.get((tuple(batch.calls), live, donated))
 
 
 def made(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Region:
     """Make and cache the region of a batch; the arguments are those of :func:`known`."""
     region = Region(batch, live, donated)
-    _kept.keep((tuple(batch.key), live, donated), region)
+    _kept.keep((tuple(batch.calls), live, donated), region)
     return region
 
 
