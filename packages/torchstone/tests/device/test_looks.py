@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from torchstone.config import override
+from torchstone.device import operators
 from torchstone.device.looks import Look
 from torchstone.device.operators import Operator
 from torchstone.torch_internals import device_tensors
 
 from .mirrored import DEVICE
-
-Call = Callable[[str], object]
 
 
 def _numbers(device: str, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -24,16 +24,24 @@ def _numbers(device: str, *size: int, dtype: torch.dtype = torch.float32) -> Ten
 
 @pytest.fixture
 def recognized(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each call that was compared with a look, whether it was recognized."""
+    """For each call that was compared with a look of this test, whether it was recognized."""
     found: list[bool] = []
-    plain = Look.operands
+    plain = operators.look_of
 
-    def noted(self: Look, args: tuple[object, ...]) -> object:
-        operands = plain(self, args)
-        found.append(operands is not None)
-        return operands
+    def noted(*given: Any) -> Look | None:
+        look = plain(*given)
+        if look is None:
+            return None
+        operands = look.operands
 
-    monkeypatch.setattr(Look, "operands", noted)
+        def compared(args: tuple[Any, ...]) -> Any:
+            result = operands(args)
+            found.append(result is not None)
+            return result
+
+        return Look(look.plan, compared)
+
+    monkeypatch.setattr(operators, "look_of", noted)
     return found
 
 
@@ -55,11 +63,21 @@ def test_a_recognized_call_takes_its_own_numbers(recognized: list[bool]) -> None
     assert recognized == [True, False]
 
 
+def test_numbers_that_int64_does_not_hold_are_told_apart() -> None:
+    add = Operator("add.Tensor")
+    x = _numbers(DEVICE, 2)
+    assert [add(x, n).tolist() for n in (1, 2, 1 << 63)] == [[1, 2], [2, 3], [2.0**63, 2.0**63]]
+
+
 def test_lists_of_integers_are_compared(recognized: list[bool]) -> None:
     total = Operator("sum.dim_IntList")
     x = _numbers(DEVICE, 2, 3)
-    assert [total(x, axes).tolist() for axes in ([0], [0], [1])] == [[3, 5, 7], [3, 5, 7], [3, 12]]
-    assert recognized == [True, False]
+    axes = [0]
+    assert [total(x, axes).tolist() for _ in range(2)] == [[3, 5, 7], [3, 5, 7]]
+    axes[0] = 1
+    assert total(x, axes).tolist() == [3, 12]
+    assert total(x, [0], True).tolist() == [[3, 5, 7]]
+    assert recognized == [True, False, False]
 
 
 def test_a_written_argument_takes_the_result_of_a_recognized_call(recognized: list[bool]) -> None:

@@ -37,9 +37,9 @@ class Operands:
 
     __slots__ = ("boxes", "generator", "numbers", "tensors")
 
-    tensors: list[Tensor]
-    boxes: list[Box]
-    numbers: list[tuple[float, DType]]
+    tensors: Sequence[Tensor]
+    boxes: Sequence[Box]
+    numbers: Sequence[tuple[float, DType]]
     generator: torch.Generator | None
 
 
@@ -52,9 +52,9 @@ class Call(Operands):
     __slots__ = ("_place_of", "key", "names", "places")
 
     def __init__(self, numbers: frozenset[int | str] = frozenset()) -> None:
-        self.tensors = []
-        self.boxes = []
-        self.numbers = []
+        self.tensors: list[Tensor] = []
+        self.boxes: list[Box] = []
+        self.numbers: list[tuple[float, DType]] = []
         self.generator = None
         self.key: list[Any] = [torch.get_default_dtype()]
         self.places: list[int] = []

@@ -15,7 +15,7 @@ from ..torch_internals.private_device import redispatched
 from . import optimizers, sampling, scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
-from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor
+from .storage import DEVICE_TYPE, box_of, new_box, new_storage, new_tensor
 from .transfers import allclose, copy_, equal, local_scalar_dense, to_copy, to_cpu
 
 aten = namespace("aten")
@@ -92,7 +92,7 @@ def _set_tensor(self: Tensor, source: Tensor) -> Tensor:
 
 
 def _set_nothing(self: Tensor) -> Tensor:
-    return put_on(self, new_storage(Box(None, element_of(self.dtype), 0)), (0,), (1,), 0)
+    return put_on(self, new_storage(new_box(None, element_of(self.dtype), 0)), (0,), (1,), 0)
 
 
 def _contiguous(size: Sequence[int]) -> tuple[int, ...]:

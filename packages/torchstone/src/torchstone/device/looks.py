@@ -1,94 +1,47 @@
-"""Looks: recognize a call that is like one made before, which takes less time than making its key."""
+"""Looks: recognize a call that is like one made before, which takes less time than making its key.
+
+The comparison runs in each call, so its code is made for the kinds of the call's arguments, without loops.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import combinations
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
-from ..dtypes import DType
 from ..torch_internals.device_tensors import alike
 from ..torch_internals.operators import OpOverload, schema_of
 from .calls import END_OF_INTEGERS, KINDS_OF_NUMBERS, PLAIN, Call, Operands
 from .plans import Plan
+from .storage import Box
 
-_TYPES = (torch.Tensor, torch.nn.Parameter)
 _COMPARED = PLAIN | {bool}
+_SHARED = {
+    "Operands": Operands,
+    "default_dtype": torch.get_default_dtype,
+    "end": END_OF_INTEGERS,
+    "type": type,
+}
+"""The names, in the code of a comparison, of what all comparisons use."""
 
 
 class Look:
-    """How the arguments of one call looked, and the plan of all calls that look so.
+    """How the arguments of a call looked, and the plan of all calls that look so.
 
-    ``missed`` counts calls that were compared with it and looked different.
+    ``operands(args)`` returns the operands of a call that looks so, and None for any other call. ``missed``
+    counts the other calls.
     """
 
-    __slots__ = (
-        "_alike",
-        "_boxes",
-        "_count",
-        "_default",
-        "_numbers",
-        "_others",
-        "_tensors",
-        "missed",
-        "plan",
-    )
+    __slots__ = ("missed", "operands", "plan")
 
-    def __init__(
-        self,
-        plan: Plan,
-        count: int,
-        tensors: list[int],
-        like: Callable[..., bool],
-        boxes: list[tuple[int, DType, int]],
-        numbers: list[tuple[int, type[float], DType]],
-        others: list[tuple[int, type, Any]],
-    ) -> None:
+    def __init__(self, plan: Plan, operands: Callable[[tuple[Any, ...]], Operands | None]) -> None:
         self.plan = plan
+        self.operands = operands
         self.missed = 0
-        self._count = count
-        self._tensors = None if len(tensors) == count else tensors
-        self._alike = like
-        self._boxes = boxes
-        self._numbers = numbers
-        self._others = others
-        self._default = torch.get_default_dtype()
-
-    def operands(self, args: Sequence[Any]) -> Operands | None:
-        """Return the operands of a call that looks so, and None for any other call."""
-        if len(args) != self._count or torch.get_default_dtype() is not self._default:
-            return None
-        tensors = list(args) if self._tensors is None else [args[i] for i in self._tensors]
-        if not self._alike(*tensors):
-            return None
-        boxes = []
-        try:
-            for tensor, (offset, dtype, nbytes) in zip(tensors, self._boxes):  # noqa: B905  # quicker
-                box = tensor.untyped_storage().box
-                if (
-                    box.dtype is not dtype
-                    or box.nbytes != nbytes
-                    or tensor.storage_offset() != offset
-                    or box in boxes
-                ):
-                    return None
-                boxes.append(box)
-        except AttributeError:  # PyTorch itself made the storage
-            return None
-        for place, kind, expected in self._others:
-            value = args[place]
-            if type(value) is not kind or value != expected:
-                return None
-        numbers: list[tuple[float, DType]] = []
-        for place, kind, element in self._numbers:
-            value = args[place]
-            if type(value) is not kind or not (kind is float or -END_OF_INTEGERS <= value < END_OF_INTEGERS):
-                return None
-            numbers.append((value, element))
-        found = Operands()
-        found.tensors, found.boxes, found.numbers, found.generator = tensors, boxes, numbers, None
-        return found
 
 
 def look_of(overload: OpOverload, call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
@@ -101,28 +54,85 @@ def look_of(overload: OpOverload, call: Call, args: Sequence[Any], plan: Plan) -
         return None
     if str(schema_of(overload).arguments[0].type) != "Tensor":
         return None
-    tensors: list[int] = []
-    numbers: list[tuple[int, type[float], DType]] = []
-    others: list[tuple[int, type, Any]] = []
-    for place, value in enumerate(args):
-        kind = type(value)
-        if kind in _TYPES:
-            tensors.append(place)
-        elif place in call.names and call.is_number(value):
-            numbers.append((place, kind, KINDS_OF_NUMBERS[kind]))
-        elif kind in _COMPARED:
-            others.append((place, kind, value))
-        elif kind is list and all(type(one) is int for one in value):
-            others.append((place, kind, list(value)))
-        else:
-            return None
-    if len(tensors) != len(call.tensors):
-        return None
     like = alike(call.tensors)
     if like is None:
         return None
-    boxes = [
-        (int(one.storage_offset()), box.dtype, box.nbytes)
-        for one, box in zip(call.tensors, call.boxes, strict=True)
-    ]
-    return Look(plan, len(args), tensors, like, boxes, numbers, others)
+    names: dict[str, Any] = {"alike": like, "default": torch.get_default_dtype()}
+    boxes = iter(call.boxes)
+    kinds = []
+    for place, value in enumerate(args):
+        kind = type(value)
+        names[f"kind_{place}"], names[f"value_{place}"] = kind, value
+        if kind in (torch.Tensor, torch.nn.Parameter):
+            box = next(boxes)
+            names[f"value_{place}"] = value.storage_offset()
+            names[f"element_{place}"], names[f"nbytes_{place}"] = box.dtype, box.nbytes
+            kinds.append("whole" if _fills(value, box) else "part")
+        elif place in call.names and call.is_number(value):
+            names[f"element_{place}"] = KINDS_OF_NUMBERS[kind]
+            kinds.append(kind.__name__)
+        elif kind in _COMPARED:
+            kinds.append("value")
+        elif kind is list and all(type(one) is int for one in value):
+            names[f"value_{place}"] = list(value)
+            kinds.append("value")
+        else:
+            return None
+    return Look(plan, FunctionType(_code(tuple(kinds)), names | _SHARED))
+
+
+def _fills(tensor: torch.Tensor, box: Box) -> bool:
+    """Whether a tensor of this size can only begin at the start of such a box, where it needs all bytes."""
+    extent = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() > 0 and extent * tensor.dtype.itemsize == box.nbytes
+
+
+@cache
+def _code(kinds: tuple[str, ...]) -> CodeType:
+    """Return the code of a function that compares arguments of these kinds, with :func:`look_of`'s names."""
+    space: dict[str, Any] = {}
+    exec("\n".join(_lines(kinds)), space)  # all of the text is made here
+    found: FunctionType = space["operands"]
+    return found.__code__
+
+
+def _lines(kinds: tuple[str, ...]) -> Iterator[str]:
+    tensors = [place for place, kind in enumerate(kinds) if kind in ("whole", "part")]
+    numbers = [place for place, kind in enumerate(kinds) if kind in ("int", "float")]
+    given = "".join(f"given_{place}, " for place in tensors)
+    yield "def operands(args):"
+    yield f"    if len(args) != {len(kinds)} or default_dtype() is not default:"
+    yield "        return None"
+    yield f"    {''.join(f'given_{place}, ' for place in range(len(kinds)))} = args"
+    yield f"    if not alike({given}):"
+    yield "        return None"
+    yield "    try:"
+    for place in tensors:
+        yield f"        box_{place} = given_{place}.untyped_storage().box"
+    yield "    except AttributeError:  # PyTorch itself made the storage"
+    yield "        return None"
+    yield f"    if {' or '.join(_differences(kinds, tensors))}:"
+    yield "        return None"
+    yield "    found = Operands()"
+    yield f"    found.tensors = {f'({given})' if len(tensors) < len(kinds) else 'args'}"
+    yield f"    found.boxes = ({''.join(f'box_{place}, ' for place in tensors)})"
+    yield f"    found.numbers = ({''.join(f'(given_{place}, element_{place}), ' for place in numbers)})"
+    yield "    found.generator = None"
+    yield "    return found"
+
+
+def _differences(kinds: tuple[str, ...], tensors: list[int]) -> Iterator[str]:
+    """Yield the conditions under which arguments look different, without what ``alike`` compares."""
+    for one, other in combinations(tensors, 2):
+        yield f"box_{one} is box_{other}"
+    for place, kind in enumerate(kinds):
+        if place in tensors:
+            yield f"box_{place}.dtype is not element_{place} or box_{place}.nbytes != nbytes_{place}"
+        else:
+            yield f"type(given_{place}) is not kind_{place}"
+        if kind == "part":
+            yield f"given_{place}.storage_offset() != value_{place}"
+        elif kind == "value":
+            yield f"given_{place} != value_{place}"
+        elif kind == "int":
+            yield f"not -end <= given_{place} < end"

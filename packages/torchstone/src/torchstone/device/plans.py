@@ -55,7 +55,7 @@ class Plan:
     seeded: bool
     writes: tuple[tuple[int, DType], ...]
     new: tuple[New, ...]
-    answer: Callable[[list[torch.Tensor], list[torch.Tensor]], Any]
+    answer: Callable[[Sequence[torch.Tensor], list[torch.Tensor]], Any]
     moved: tuple[Moved, ...] = ()
     checks: tuple[Check, ...] = ()
 
@@ -121,7 +121,7 @@ class Plan:
             put_on(tensor, storage, one.size, one.stride, tensor.storage_offset())
 
 
-def answer_of(template: Any) -> Callable[[list[torch.Tensor], list[torch.Tensor]], Any]:
+def answer_of(template: Any) -> Callable[[Sequence[torch.Tensor], list[torch.Tensor]], Any]:
     """Return the function that makes an operator's result from the call's tensors and the new ones.
 
     ``template`` is the result's structure, with ``("argument", i)`` or ``("new", i)`` for each tensor and

@@ -71,18 +71,10 @@ class Box:
 
     __slots__ = ("__weakref__", "array", "dtype", "nbytes", "writes")
 
-    def __init__(self, array: Any, dtype: DType, nbytes: int) -> None:
-        memory.allocations += 1
-        if config.device_memory_limit:
-            self.nbytes = 0  # if this raises, __del__ must not subtract bytes that were never counted
-            memory.require(nbytes)
-        memory.allocated += nbytes
-        if memory.allocated > memory.peak:
-            memory.peak = memory.allocated
-        self.array = array
-        self.dtype = dtype
-        self.nbytes = nbytes
-        self.writes = 0
+    array: Any
+    dtype: DType
+    nbytes: int
+    writes: int
 
     def __del__(self) -> None:
         memory.allocated -= self.nbytes
@@ -114,6 +106,25 @@ class Box:
             self.array, self.dtype = engine.grown(held, self.dtype, nbytes)
             memory.take(nbytes - self.nbytes)
         self.nbytes = nbytes
+
+
+def new_box(array: Any, dtype: DType, nbytes: int) -> Box:
+    """Return a box that holds ``array``. A method ``__init__`` would take longer.
+
+    Raises ``torch.OutOfMemoryError`` if that exceeds ``config.device_memory_limit``.
+    """
+    if config.device_memory_limit:
+        memory.require(nbytes)
+    memory.allocations += 1
+    memory.allocated += nbytes
+    if memory.allocated > memory.peak:
+        memory.peak = memory.allocated
+    box = Box()
+    box.array = array
+    box.dtype = dtype
+    box.nbytes = nbytes
+    box.writes = 0
+    return box
 
 
 def zeros(count: int, dtype: DType) -> Any:
@@ -183,7 +194,7 @@ def new_storage(box: Box) -> torch.UntypedStorage:
 
 def empty_storage(nbytes: int) -> torch.UntypedStorage:
     """Return a storage of ``nbytes`` without values."""
-    return new_storage(Box(None, dtypes.UINT8, nbytes))
+    return new_storage(new_box(None, dtypes.UINT8, nbytes))
 
 
 def new_tensor(
@@ -196,7 +207,7 @@ def new_tensor(
 ) -> torch.Tensor:
     """Return a tensor on a new storage that holds ``array``."""
     tensor = device_tensors.plain(device(), dtype, size, stride, nbytes)
-    tensor.untyped_storage().box = Box(array, element, nbytes)  # type: ignore[attr-defined]
+    tensor.untyped_storage().box = new_box(array, element, nbytes)  # type: ignore[attr-defined]
     return tensor
 
 
@@ -208,7 +219,7 @@ def tensor_maker(
 
     def holding(array: Any) -> torch.Tensor:
         tensor = read(source())
-        tensor.untyped_storage().box = Box(array, element, nbytes)  # type: ignore[attr-defined]
+        tensor.untyped_storage().box = new_box(array, element, nbytes)  # type: ignore[attr-defined]
         return tensor
 
     return holding
@@ -232,5 +243,5 @@ def box_in(storage: Any) -> Box:
                 "Expected all tensors to be on the same device, but found at least two devices,"
                 f" {DEVICE_TYPE}:0 and {storage.device}!"
             ) from None
-        storage.box = Box(None, dtypes.UINT8, storage.nbytes())
+        storage.box = new_box(None, dtypes.UINT8, storage.nbytes())
         return storage.box
