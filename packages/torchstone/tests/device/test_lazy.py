@@ -448,3 +448,62 @@ def test_nothing_leaks() -> None:
         round_()
     assert torch.pjrt.memory_allocated() == before
     assert x.sum() == 100
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["calls", "asks for values"])
+@pytest.mark.parametrize("place", range(4))
+def test_a_signal_handler_in_the_middle_of_a_call(
+    asks: bool, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler runs while a call gets its results, which Python may do at any call."""
+    made = 0
+    plain = lazy.pending_result
+
+    def interrupted(batch: Any, number: int) -> Any:
+        nonlocal made
+        made += 1
+        if made == place + 1:
+            total.add_(x)
+            if asks:
+                assert total.tolist() == [1.0, 2.0, 3.0]
+        return plain(batch, number)
+
+    x, total, count = (
+        torch.tensor(numbers).to(DEVICE) for numbers in ([0.0, 1.0, 2.0], [1.0] * 3, [0.0] * 3)
+    )
+    monkeypatch.setattr(lazy, "pending_result", interrupted)
+    with torch.pjrt.lazy():
+        y = x * 2.0
+        count.add_(y, alpha=3)
+        z = y.sub(1.5) + count
+    assert total.tolist() == [1.0, 2.0, 3.0]
+    assert count.tolist() == [0.0, 6.0, 12.0]
+    assert z.tolist() == [-1.5, 6.5, 14.5]
+
+
+def test_finalizers_run_calls_while_calls_accumulate() -> None:
+    class Counted:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            total.add_(1)
+            freed.append(None)
+
+    freed: list[None] = []
+    x, total = torch.arange(3.0).to(DEVICE), torch.zeros(3).to(DEVICE)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(5, 1, 1)
+    try:
+        with torch.pjrt.lazy():
+            y = x
+            for _ in range(60):
+                Counted()
+                y = (y + x).mul(0.5)
+            found = y.tolist()
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert found == pytest.approx([0.0, 1.0, 2.0])
+    assert total.tolist() == [float(len(freed))] * 3
+    assert len(freed) == 60

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from ..config import config
-from ..dtypes import DType
 from ..errors import EngineError
 from . import engine, random, regions
 from .calls import Operands
@@ -126,7 +125,7 @@ def run_or_add(plan: Plan, call: Operands) -> Any:
         plan.require_memory(call)
     while True:
         batch = _mode.batch
-        if batch is None or batch.closed:
+        if batch is None or batch.closed or batch.adding:
             batch = _mode.batch = Batch()
             with _open_lock:
                 _open.add(batch)
@@ -161,12 +160,13 @@ class Batch:
     ``count`` calls, its plan followed by the codes of its arrays: one flat list, since a list per call would
     take more time. Numbers and seeds are kept in the order in which programs take them.
 
-    One lock guards a batch while it grows and while it runs. A thread that holds the lock of one batch never
-    takes that of another.
+    One lock guards a batch while it grows (``adding``) and while it runs. A thread that holds the lock of one
+    batch never takes that of another, unless a finalizer or a signal handler makes calls.
     """
 
     def __init__(self) -> None:
         self.closed = False
+        self.adding = False
         self.calls: list[Any] = []
         self.count = 0
         self.inputs: list[Any] = []
@@ -185,57 +185,79 @@ class Batch:
         """Add the call and return its new tensors.
 
         Returns None if the batch is closed, or if the call reads values that are pending in another batch.
+
+        Finalizers and signal handlers of this thread may make calls and ask for values meanwhile. Their calls
+        go to another batch. If they run this one, it is closed, and the call is not part of it.
         """
         self._lock.acquire()  # a with statement would take twice as long
+        if self.closed or self.adding:
+            self._lock.release()
+            return None
+        self.adding = True
         try:
-            if self.closed:
-                return None
-            calls, inputs, pending, boxes = self.calls, self.inputs, self._pending, call.boxes
-            start, known, first = len(calls), len(inputs), len(pending)
+            boxes = call.boxes
+            calls: list[Any] = [plan]
+            inputs: list[Any] = []
+            codes: dict[int, int] = {}
+            for place in plan.reads:
+                array = boxes[place].array
+                own = type(array) is Pending and array.batch is self
+                calls.append(array.number if own else self._code(boxes[place], inputs, codes))
+            for host in plan.hosts:
+                calls.append(~(len(self.inputs) + len(inputs)))
+                inputs.append(engine.from_host(call.tensors[host].clone()))
+            number = len(self._pending)
+            pending: list[Pending | None] = []
+            overwritten = []
+            for place, _ in plan.writes:
+                overwritten.append(self._held(boxes[place], codes))
+                pending.append(pending_result(self, number))
+                number += 1
             made = []
-            try:
-                calls.append(plan)
-                for place in plan.reads:
-                    array = boxes[place].array
-                    own = type(array) is Pending and array.batch is self
-                    calls.append(array.number if own else self._code(boxes[place]))
-                for host in plan.hosts:
-                    calls.append(~len(inputs))
-                    inputs.append(engine.from_host(call.tensors[host].clone()))
-                if plan.writes:
-                    pending += [None] * len(plan.writes)
-                for one in plan.new:
-                    promise = pending_result(self, len(pending))
-                    pending.append(promise)
-                    made.append(one.holding(promise))
-            except BaseException as error:
-                del calls[start:], inputs[known:], pending[first:]
-                self._codes = {which: code for which, code in self._codes.items() if ~code < known}
-                if isinstance(error, _Foreign):
-                    return None
-                raise
-            # Nothing fails from here on.
-            if plan.writes:
-                self._overwritten[self.count] = [
-                    self._overwrite(boxes[place], element, number)
-                    for number, (place, element) in enumerate(plan.writes, first)
-                ]
+            for one in plan.new:
+                promise = pending_result(self, number)
+                number += 1
+                pending.append(promise)
+                made.append(one.holding(promise))
+            floats: Sequence[Any] = ()
+            ints: Sequence[Any] = ()
+            if call.numbers:
+                floats = [value for value, dtype in call.numbers if dtype.is_floating]
+                ints = [value for value, dtype in call.numbers if not dtype.is_floating]
+            seeds = [random.draw(call.generator)] if plan.seeded else ()
             if plan.checks:
                 pending += [None] * len(plan.checks)
-                self.checked = True
                 self._lines[self.count] = _line()
-            for value, dtype in call.numbers:
-                numbers: list[Any] = self.floats if dtype.is_floating else self.ints
-                numbers.append(value)
-            if plan.seeded:
-                self.seeds.append(random.draw(call.generator))
+            # Python runs finalizers and signal handlers at calls and in loops. There are none of these until
+            # the batch has all of the call.
+            if self.closed:
+                return None
+            self.calls += calls
+            self.inputs += inputs
+            self._codes |= codes
+            self._pending += pending
+            self.floats += floats
+            self.ints += ints
+            self.seeds += seeds
+            if overwritten:
+                self._overwritten[self.count] = overwritten
+            if plan.checks:
+                self.checked = True
             self.count += 1
+            for position, (place, element) in enumerate(plan.writes):
+                boxes[place].replace(pending[position], element)
             return made
+        except _Foreign:
+            return None
         finally:
+            self.adding = False
             self._lock.release()
 
-    def _code(self, box: Box) -> int | None:
-        """Return the code of a box's array that no call of this batch makes: an input, or zeros."""
+    def _code(self, box: Box, inputs: list[Any], codes: dict[int, int]) -> int | None:
+        """Return the code of a box's array that no call of this batch makes: an input, or zeros.
+
+        ``inputs`` and ``codes`` are those of a call that is not yet part of the batch.
+        """
         array = box.array
         if type(array) is Pending:
             if array.batch is not None:
@@ -243,25 +265,27 @@ class Batch:
             array = box.ready()
         elif array is None:
             return None
-        code = self._codes.get(id(array))
+        code = self._known(array, codes)
         if code is None:
-            code = self._codes[id(array)] = ~len(self.inputs)
-            self.inputs.append(array)
+            code = codes[id(array)] = ~(len(self.inputs) + len(inputs))
+            inputs.append(array)
         return code
 
-    def _overwrite(self, box: Box, element: DType, number: int) -> Overwritten:
-        """Put the result ``number`` into a box, and return what the box held before."""
-        held, dtype = box.array, box.dtype
+    def _known(self, array: Any, codes: dict[int, int]) -> int | None:
+        code = self._codes.get(id(array))
+        return codes.get(id(array)) if code is None else code
+
+    def _held(self, box: Box, codes: dict[int, int]) -> Overwritten:
+        """Return what a call overwrites that is not yet part of the batch."""
+        held = box.array
         if type(held) is Pending and held.batch is self:
             held = held.number
         else:
-            code = self._codes.get(id(held))
+            code = self._known(held, codes)
             if code is not None:
                 held = code
                 self._replaced.add(~code)
-        promise = self._pending[number] = pending_result(self, number)
-        box.replace(promise, element)
-        return weakref.ref(box), held, dtype
+        return weakref.ref(box), held, box.dtype
 
     def steps(self) -> Iterator[Step]:
         """Yield the calls in order."""
