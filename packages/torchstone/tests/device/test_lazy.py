@@ -31,9 +31,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     plain = regions.Region.__call__
 
-    def counted(self: regions.Region, batch: Any) -> Any:
+    def counted(self: regions.Region, batch: Any, execution: Any) -> Any:
         found.append(batch.count)
-        return plain(self, batch)
+        return plain(self, batch, execution)
 
     monkeypatch.setattr(regions.Region, "__call__", counted)
     return found

@@ -14,11 +14,12 @@ from ..config import config
 from ..dtypes import DType
 from ..hlo import Value
 from ..runtime import flat, get_engine
+from ..runtime._jaxlib import Execution
 from ..runtime.buffers import Device
 from ..runtime.engine import CompileOptions
 from . import layout
 
-Run = Callable[[list[Any]], list[Any]]
+Run = Callable[..., list[Any]]
 
 _engine: Any = None
 
@@ -75,7 +76,8 @@ def memory() -> tuple[int, int] | None:
 class Program:
     """A StableHLO program that is compiled when it first runs.
 
-    ``run`` is the function from arrays to arrays, and ``module`` is the program as a portable artifact.
+    ``run`` is the function from arrays to arrays, and ``module`` is the program as a portable artifact. If
+    arguments are donated, it also takes an :class:`Execution`.
     ``donated`` lists the arguments whose memory the run may reuse. ``read`` has the positions of those
     arguments that a result depends on.
     """
@@ -97,9 +99,9 @@ class Program:
         self.module = module.serialize(hlo.resolve_version("current"))
         self.run: Run = self._first_run
 
-    def _first_run(self, arrays: list[Any]) -> list[Any]:
+    def _first_run(self, arrays: list[Any], *execution: Execution) -> list[Any]:
         self.compile()
-        return self.run(arrays)
+        return self.run(arrays, *execution)
 
     def compile(self) -> None:
         """Compile the program now. Raises :class:`EngineError` if the engine cannot."""

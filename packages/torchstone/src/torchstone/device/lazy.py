@@ -304,39 +304,46 @@ class Batch:
 
         In that case the calls before it have taken effect, and neither it nor the calls after it have.
         Tensors that these would have written keep their values, and tensors that they would have made have
-        no values.
+        no values. If a signal handler raises, all calls have taken effect or none has.
         """
         with self._lock:
             if self.closed:
                 return
-            self.closed = True
             try:
+                self.closed = True
                 self._run()
+            except BaseException as error:
+                self._undo(0, {}, error)  # what is not resolved yet
+                raise
             finally:
                 self.calls, self.inputs, self._pending, self._overwritten = [], [], [], {}
 
     def _run(self) -> None:
-        pending = self._pending
         live = self._live()
         if not live and not self.checked:
             return
+        execution = engine.Execution()
         try:
             region = regions.known(self, live, self._donated())
             if region is None:
                 gc.collect()  # reference cycles left by tracing keep tensors alive that are no longer used
                 live = self._live()
                 region = regions.made(self, live, self._donated())
-            results = region(self)
+            results = region(self, execution)
+            if results is not None:
+                self._resolve(live, results)
         except EngineError:  # calls run one by one may give a clearer error, or need less memory
             results = None
-        except BaseException as error:
-            self._undo(0, {}, error)
+        except BaseException:
+            if execution.is_done:  # a signal handler has raised, and the donated inputs are gone
+                self._resolve(live, execution.results())
             raise
         if results is None:
             self._one_by_one()
-            return
+
+    def _resolve(self, live: tuple[int, ...], results: Sequence[Any]) -> None:
         for number, array in zip(live, results, strict=True):
-            promise = pending[number]
+            promise = self._pending[number]
             assert promise is not None
             promise.resolve(array)
 
@@ -387,7 +394,7 @@ class Batch:
         return values[code] if code >= 0 else self.inputs[~code]
 
     def _undo(self, position: int, values: dict[int, Any], error: BaseException, first: int = 0) -> None:
-        """Resolve the results of the steps before ``position``, and undo the later steps.
+        """Resolve the results of the steps before ``position``, and undo the later steps, if not done yet.
 
         ``first`` is the number of the first result of the step at ``position``. Boxes that the later steps
         would have written hold again what they held before.
@@ -407,7 +414,7 @@ class Batch:
             if held is None or type(held) is Pending or not engine.is_gone(held):
                 box.array, box.dtype = held, dtype
         for number, promise in enumerate(self._pending):
-            if promise is not None:
+            if promise is not None and promise.batch is self:
                 promise.resolve(values.get(number), None if number < first else error)
 
 

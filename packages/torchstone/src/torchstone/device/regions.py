@@ -38,10 +38,13 @@ class Region:
         ]
         self._program = engine.Program("region", [*self._inputs(), *self._packed], self._body, donated)
 
-    def __call__(self, batch: Batch) -> list[Any] | None:
-        """Run the batch and return its live results, or None if a check fails; all inputs are intact then."""
+    def __call__(self, batch: Batch, execution: engine.Execution) -> list[Any] | None:
+        """Run the batch and return its live results, or None if a check fails; all inputs are intact then.
+
+        ``execution`` keeps the results if inputs are donated.
+        """
         arrays = [*batch.inputs, *(engine.vector(v, dtype) for v, _, dtype, _ in _packed(batch) if v)]
-        results = self._program.run(arrays)
+        results = self._program.run(arrays, *([execution] if self._program.donated else []))
         if self._checked and not engine.value_of(results.pop()):
             return None
         return results

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 import jax
@@ -69,6 +70,7 @@ jaxlib stores the frames that made each program and array. It does so in C++, wh
 does not look. Code that Dynamo generated owns the function that it calls. So without this context, a program
 or an array that is made while such code runs would keep the code and the function alive forever.
 """
+_disassembled = methodcaller("disassemble_into_single_device_arrays")
 _device_list = need(_native, "DeviceList")
 _shaped_array = need(jax.core, "ShapedArray")
 
@@ -309,12 +311,46 @@ def _compile_options(xla: Mapping[str, Any], devices: Rows) -> Any:
     return options
 
 
-def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return a function from argument arrays to result arrays, on one device."""
-    execute = partitioned_executor(executable)
+class Execution:
+    """One run of a program, whose results outlive an exception that a signal handler raises.
 
-    def run(arguments: Sequence[Any]) -> list[Any]:
-        return [shards[0] for shards in execute(arguments)]
+    Python runs handlers as soon as the call that executes the program returns, before the caller gets what
+    it returns. The default handler of Ctrl-C raises :class:`KeyboardInterrupt` there. The results may be all
+    that is left of donated arguments.
+    """
+
+    __slots__ = ("_executed", "_parts")
+
+    def __init__(self) -> None:
+        self._executed: list[Any] = []
+        self._parts: list[Any] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the program was executed, and the donated arguments are gone."""
+        return bool(self._executed)
+
+    def run(self, execute: Callable[[Sequence[Any]], Any], arguments: Sequence[Any]) -> list[Any]:
+        """Execute the program and return its results."""
+        self._executed.extend(map(execute, (arguments,)))  # the list has the results before a handler runs
+        return self.results()
+
+    def results(self) -> list[Any]:
+        """Return the result arrays on one device."""
+        if not self._parts:
+            self._parts.extend(map(_disassembled, self._executed))
+        return [shards[0] for shards in self._parts[0]]
+
+
+def executor(executable: Any) -> Callable[..., list[Any]]:
+    """Return a function from argument arrays to result arrays on one device; it also takes an Execution."""
+    execute = need(executable, "execute_sharded")
+
+    def run(arguments: Sequence[Any], execution: Execution | None = None) -> list[Any]:
+        with _detached():
+            if execution is not None:
+                return execution.run(execute, arguments)
+            return [shards[0] for shards in _disassembled(execute(arguments))]
 
     return run
 
@@ -325,7 +361,7 @@ def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list
 
     def run(arguments: Sequence[Any]) -> list[list[Any]]:
         with _detached():
-            parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
+            parts: list[list[Any]] = _disassembled(execute(arguments))
         return parts
 
     return run

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .residents import ResidentCall
     from .torch_calls import TorchCall
 
-Run = Callable[[list[Any]], list[Any]]
+Run = Callable[..., list[Any]]
 """A function from device arrays to device arrays, in the order of ``@main``'s arguments and results."""
 
 
@@ -124,16 +124,19 @@ class LoadedProgram:
 
         return ResidentCall(self.run_arrays, self.inputs, self.outputs, self.device, residents, updates)
 
-    def run_arrays(self, arrays: list[Any]) -> list[Any]:
-        """Run on the device's own arrays without checks: the caller knows that they match ``inputs``."""
+    def run_arrays(self, arrays: list[Any], *execution: Any) -> list[Any]:
+        """Run on the device's own arrays without checks: the caller knows that they match ``inputs``.
+
+        With the engine ``pjrt``, ``execution`` may be one :class:`~._jaxlib.Execution`.
+        """
         if forks.threads_lost:
             forks.refuse_lost_threads()
         if self._long:
             host.pause_openmp()
         if spans.recorders or spans.torch_records():
             with spans.span("run", self.compiled.name, self):
-                return self._run(arrays)
-        return self._run(arrays)
+                return self._run(arrays, *execution)
+        return self._run(arrays, *execution)
 
     @functools.cached_property
     def compiled(self) -> Compiled:
@@ -148,9 +151,9 @@ class LoadedProgram:
         """Bytes of memory by use, as the engine counts them; empty if it does not count them."""
         return {} if self._handle is None else _jaxlib.memory_sizes(self._handle)
 
-    def _run(self, arrays: list[Any]) -> list[Any]:
+    def _run(self, arrays: list[Any], *execution: Any) -> list[Any]:
         try:
-            return self._execute(arrays)
+            return self._execute(arrays, *execution)
         except _jaxlib.RUNTIME_ERRORS as error:
             for position, array in enumerate(arrays):
                 if array.is_deleted():

@@ -78,11 +78,12 @@ class ResidentCall:
 
     ``updates`` has pairs of a resident's position and the result that takes its place. The other results
     are returned as arrays, in order; :func:`~.torch_bridge.owned` and :func:`shown` make tensors of them.
+    If a signal handler raises (:class:`KeyboardInterrupt`), residents have all of their updates or none.
     """
 
     def __init__(
         self,
-        run: Callable[[list[Any]], list[Any]],
+        run: Callable[[list[Any], _jaxlib.Execution], list[Any]],
         inputs: Sequence[BufferSpec],
         outputs: Sequence[BufferSpec],
         device: Device,
@@ -112,7 +113,23 @@ class ResidentCall:
         for argument, tensor in zip(self._arguments, tensors, strict=True):
             plain = argument.is_plain(tensor)
             arrays.append(argument.alias(tensor) if plain else argument.convert(tensor).array)
-        results = self._run(arrays)
+        execution = _jaxlib.Execution()
+        try:
+            moved = self._update(residents, self._run(arrays, execution))
+        except BaseException:
+            if execution.is_done:  # a signal handler has raised
+                self._update(residents, execution.results())
+            raise
+        if moved:
+            raise EngineError(
+                "the engine gave updated state other memory, so tensors over it are not valid any more",
+                hint="report this with the version of jaxlib; load a checkpoint before you go on",
+            )
+        results = execution.results()
+        return [results[position] for position in self._fresh]
+
+    def _update(self, residents: Sequence[Resident], results: Sequence[Any]) -> bool:
+        """Give residents their new arrays, which keep their memory alive; return whether any has moved."""
         if self._gpu is not None and results:
             streams.torch_waits(self._gpu, results[self._fresh[0] if self._fresh else 0])
         moved = False
@@ -120,12 +137,7 @@ class ResidentCall:
             resident, array = residents[position], results[result]
             moved |= bool(resident.address) and _pointer(array) != resident.address
             resident.array = array
-        if moved:
-            raise EngineError(
-                "the engine gave updated state other memory, so tensors over it are not valid any more",
-                hint="report this with the version of jaxlib; load a checkpoint before you go on",
-            )
-        return [results[position] for position in self._fresh]
+        return moved
 
     @staticmethod
     def _follow_torch(gpu: Device, tensors: Sequence[torch.Tensor]) -> None:
