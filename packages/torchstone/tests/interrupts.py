@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,28 +10,17 @@ import torch
 
 from torchstone.runtime._jaxlib import Execution
 
-LATE = pytest.mark.parametrize("late", [False, True], ids=["executed", "taken"])
 
+def interrupt_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next execution end as if Ctrl-C had been pressed: Python runs the handler when it returns."""
+    plain = Execution.take
 
-def interrupter(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Return a function that lets the next execution end as if Ctrl-C had been pressed meanwhile.
-
-    Python runs the handler as soon as the execution returns; ``late``: after its results were taken apart.
-    """
-    armed: list[bool] = []
-    plain = Execution.run
-
-    def run(self: Execution, execute: Any, arguments: Sequence[Any]) -> list[Any]:
-        if not armed:
-            return plain(self, execute, arguments)
-        if armed.pop():
-            plain(self, execute, arguments)
-        else:
-            self._executed.append(execute(arguments))
+    def take(self: Execution, results: Iterable[list[Any]]) -> list[Any]:
+        monkeypatch.undo()
+        plain(self, results)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Execution, "run", run)
-    return armed.append
+    monkeypatch.setattr(Execution, "take", take)
 
 
 def network() -> torch.nn.Module:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interrupts import LATE, assert_same, batches, interrupter, network, trained
+from interrupts import assert_same, batches, interrupt_next, network, trained
 
 
-@LATE
-def test_an_interrupted_batch_of_calls_has_made_its_update(
-    late: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_batch_of_calls_has_made_its_update(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network().to("pjrt")
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     given = batches(6)
@@ -26,7 +23,7 @@ def test_an_interrupted_batch_of_calls_has_made_its_update(
 
     for batch in given[:3]:
         step(*batch)
-    interrupter(monkeypatch)(late)
+    interrupt_next(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         step(*given[3])
     assert_same(model.state_dict(), trained(4))

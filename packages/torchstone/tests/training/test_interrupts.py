@@ -9,12 +9,11 @@ import pytest
 import torch
 
 import torchstone
-from interrupts import LATE, assert_same, batches, interrupter, network, trained
+from interrupts import assert_same, batches, interrupt_next, network, trained
 from torchstone.config import override
 
 
-@LATE
-def test_an_interrupted_step_has_made_its_update(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_step_has_made_its_update(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     with override(tuning=False):
@@ -22,7 +21,7 @@ def test_an_interrupted_step_has_made_its_update(late: bool, monkeypatch: pytest
         given = batches(6)
         for batch in given[:3]:
             step(*batch)
-        interrupter(monkeypatch)(late)
+        interrupt_next(monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             step(*given[3])
         _ = [torch.randn(64, 64) for _ in range(64)]  # takes memory that was freed

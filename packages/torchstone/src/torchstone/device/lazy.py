@@ -336,7 +336,7 @@ class Batch:
             results = None
         except BaseException:
             if execution.is_done:  # a signal handler has raised, and the donated inputs are gone
-                self._resolve(live, execution.results())
+                self._resolve(live, execution.results)
             raise
         if results is None:
             self._one_by_one()

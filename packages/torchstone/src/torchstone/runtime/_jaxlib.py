@@ -70,9 +70,9 @@ jaxlib stores the frames that made each program and array. It does so in C++, wh
 does not look. Code that Dynamo generated owns the function that it calls. So without this context, a program
 or an array that is made while such code runs would keep the code and the function alive forever.
 """
-_disassembled = methodcaller("disassemble_into_single_device_arrays")
 _device_list = need(_native, "DeviceList")
 _shaped_array = need(jax.core, "ShapedArray")
+_result_handler = need(_native, "array_result_handler")
 
 
 def machine(client: Any, device: Any) -> str:
@@ -319,38 +319,50 @@ class Execution:
     that is left of donated arguments.
     """
 
-    __slots__ = ("_executed", "_parts")
+    __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        self._executed: list[Any] = []
-        self._parts: list[Any] = []
+        self._made: list[list[Any]] = []
 
     @property
     def is_done(self) -> bool:
         """Whether the program was executed, and the donated arguments are gone."""
-        return bool(self._executed)
+        return bool(self._made)
 
-    def run(self, execute: Callable[[Sequence[Any]], Any], arguments: Sequence[Any]) -> list[Any]:
-        """Execute the program and return its results."""
-        self._executed.extend(map(execute, (arguments,)))  # the list has the results before a handler runs
-        return self.results()
-
+    @property
     def results(self) -> list[Any]:
-        """Return the result arrays on one device."""
-        if not self._parts:
-            self._parts.extend(map(_disassembled, self._executed))
-        return [shards[0] for shards in self._parts[0]]
+        """The result arrays of an execution that is done."""
+        return self._made[0]
+
+    def take(self, results: Iterable[list[Any]]) -> list[Any]:
+        """Take the results from an iterator written in C, which executes the program when it is asked."""
+        self._made.extend(results)
+        return self.results
 
 
-def executor(executable: Any) -> Callable[..., list[Any]]:
-    """Return a function from argument arrays to result arrays on one device; it also takes an Execution."""
+def executor(
+    executable: Any, device: Any, outputs: Iterable[tuple[tuple[int, ...], Any]]
+) -> Callable[..., list[Any]]:
+    """Return a function from argument arrays to result arrays, on one device.
+
+    ``outputs`` are the shapes and NumPy dtypes of the results. The function also takes an
+    :class:`Execution`, as its second argument.
+    """
     execute = need(executable, "execute_sharded")
+    place = SingleDeviceSharding(device)
+    # With these, no Python code runs while arrays are made, as it would to find out where they are.
+    handlers = [
+        _result_handler(_shaped_array(shape, dtype), place, committed=True, _skip_checks=True)
+        for shape, dtype in outputs
+    ]
+    results_of = methodcaller("consume_with_handlers", handlers)
 
     def run(arguments: Sequence[Any], execution: Execution | None = None) -> list[Any]:
         with _detached():
             if execution is not None:
-                return execution.run(execute, arguments)
-            return [shards[0] for shards in _disassembled(execute(arguments))]
+                return execution.take(map(results_of, map(execute, (arguments,))))
+            results: list[Any] = results_of(execute(arguments))
+        return results
 
     return run
 
@@ -361,7 +373,7 @@ def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list
 
     def run(arguments: Sequence[Any]) -> list[list[Any]]:
         with _detached():
-            parts: list[list[Any]] = _disassembled(execute(arguments))
+            parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
         return parts
 
     return run

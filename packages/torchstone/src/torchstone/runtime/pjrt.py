@@ -73,7 +73,11 @@ class PjrtEngine:
         options = options or CompileOptions()
         compiled = self._compiled(modules.as_bytes(module), options)
         return LoadedProgram(
-            _jaxlib.executor(compiled.handle),
+            _jaxlib.executor(
+                compiled.handle,
+                self.device.handle,
+                [(one.shape, one.dtype.numpy) for one in compiled.outputs],
+            ),
             modules.named(compiled.inputs, input_names),
             compiled.outputs,
             self.device,

@@ -118,15 +118,14 @@ class ResidentCall:
             moved = self._update(residents, self._run(arrays, execution))
         except BaseException:
             if execution.is_done:  # a signal handler has raised
-                self._update(residents, execution.results())
+                self._update(residents, execution.results)
             raise
         if moved:
             raise EngineError(
                 "the engine gave updated state other memory, so tensors over it are not valid any more",
                 hint="report this with the version of jaxlib; load a checkpoint before you go on",
             )
-        results = execution.results()
-        return [results[position] for position in self._fresh]
+        return [execution.results[position] for position in self._fresh]
 
     def _update(self, residents: Sequence[Resident], results: Sequence[Any]) -> bool:
         """Give residents their new arrays, which keep their memory alive; return whether any has moved."""
