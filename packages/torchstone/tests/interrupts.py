@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.runtime._jaxlib import Execution
+from torchstone.runtime._jaxlib_runs import Execution
 
 
 def interrupt_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ..config import config
 from ..dtypes import DType
 from ..hlo import Value
 from ..runtime import flat, get_engine
-from ..runtime._jaxlib import Execution
+from ..runtime._jaxlib_runs import Execution
 from ..runtime.buffers import Device
 from ..runtime.engine import CompileOptions
 from . import layout

@@ -1,11 +1,13 @@
-"""The parts of jaxlib's private API that Torchstone uses, except those for meshes (:mod:`._jaxlib_meshes`).
+"""The parts of jaxlib's private API that Torchstone uses.
+
+Those for meshes are in :mod:`._jaxlib_meshes`, those that run programs in :mod:`._jaxlib_runs`.
 
 jaxlib's client API changes between releases. Each function here looks up what the
 installed release has, and raises :class:`EngineError` naming what is missing. Public
 modules (``jax.extend.mlir``, ``jax.interpreters.mlir``) are used where they suffice.
 
 Values of jaxlib's own types have the type ``Any``. In :mod:`torchstone.runtime`, jax and
-jaxlib are imported only here, in :mod:`._jaxlib_meshes`, in :mod:`._decompositions` and in
+jaxlib are imported only here, in the two modules above, in :mod:`._decompositions` and in
 :mod:`._stablehlo`. Nothing here changes JAX's configuration. The clients are Torchstone's
 own, except those of installed plugins (:func:`installed_client`).
 """
@@ -20,7 +22,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from operator import methodcaller
 from typing import Any
 
 import jax
@@ -63,7 +64,7 @@ RUNTIME_ERRORS = (RuntimeError, ValueError)
 """The errors that jaxlib raises if a compilation or an execution fails (its own error is a RuntimeError)."""
 
 Rows = Sequence[Sequence[Any]]
-_detached: Callable[[], AbstractContextManager[Any]] = getattr(_native, "TracebackScope", nullcontext)
+detached: Callable[[], AbstractContextManager[Any]] = getattr(_native, "TracebackScope", nullcontext)
 """A context in which new programs and arrays do not keep references to the code that made them.
 
 jaxlib stores the frames that made each program and array. It does so in C++, where Python's garbage collector
@@ -71,8 +72,7 @@ does not look. Code that Dynamo generated owns the function that it calls. So wi
 or an array that is made while such code runs would keep the code and the function alive forever.
 """
 _device_list = need(_native, "DeviceList")
-_shaped_array = need(jax.core, "ShapedArray")
-_result_handler = need(_native, "array_result_handler")
+shaped_array = need(jax.core, "ShapedArray")
 
 
 def machine(client: Any, device: Any) -> str:
@@ -273,7 +273,7 @@ def dict_items(attribute: Any) -> dict[str, Any]:
 def compile_program(client: Any, module: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
     """Compile MLIR bytecode for ``devices``, one row for each rank; XLA's own exceptions propagate."""
     compiler = need(client, "compile_and_load", "compile")
-    with _detached():
+    with detached():
         return compiler(module, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
@@ -291,7 +291,7 @@ def serialize_executable(client: Any, executable: Any) -> bytes:
 def deserialize_executable(client: Any, image: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
     """Load an image that :func:`serialize_executable` made. Unsafe for bytes of unknown origin."""
     reader = need(client, "deserialize_executable")
-    with _detached():
+    with detached():
         return reader(image, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
@@ -309,81 +309,6 @@ def _compile_options(xla: Mapping[str, Any], devices: Rows) -> Any:
         build.use_spmd_partitioning = build.use_shardy_partitioner = True
         build.allow_spmd_sharding_propagation_to_output = [True]
     return options
-
-
-class Execution:
-    """One run of a program, whose results outlive an exception that a signal handler raises.
-
-    Python runs handlers as soon as the call that executes the program returns, before the caller gets what
-    it returns. The default handler of Ctrl-C raises :class:`KeyboardInterrupt` there. The results may be all
-    that is left of donated arguments.
-    """
-
-    __slots__ = ("_made",)
-
-    def __init__(self) -> None:
-        self._made: list[list[Any]] = []
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the program was executed, and the donated arguments are gone."""
-        return bool(self._made)
-
-    @property
-    def results(self) -> list[Any]:
-        """The result arrays of an execution that is done."""
-        return self._made[0]
-
-    def take(self, results: Iterable[list[Any]]) -> list[Any]:
-        """Take the results from an iterator written in C, which executes the program when it is asked."""
-        self._made.extend(results)
-        return self.results
-
-
-def executor(
-    executable: Any, device: Any, outputs: Iterable[tuple[tuple[int, ...], Any]]
-) -> Callable[..., list[Any]]:
-    """Return a function from argument arrays to result arrays, on one device.
-
-    ``outputs`` are the shapes and NumPy dtypes of the results. The function also takes an
-    :class:`Execution`, as its second argument.
-    """
-    execute = need(executable, "execute_sharded")
-    place = SingleDeviceSharding(device)
-    # With these, no Python code runs while arrays are made, as it would to find out where they are.
-    handlers = [
-        _result_handler(_shaped_array(shape, dtype), place, committed=True, _skip_checks=True)
-        for shape, dtype in outputs
-    ]
-    results_of = methodcaller("consume_with_handlers", handlers)
-
-    def run(arguments: Sequence[Any], execution: Execution | None = None) -> list[Any]:
-        with _detached():
-            if execution is not None:
-                return execution.take(map(results_of, map(execute, (arguments,))))
-            results: list[Any] = results_of(execute(arguments))
-        return results
-
-    return run
-
-
-def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list[Any]]]:
-    """Return a function from argument arrays to the parts of each result, in the order of the devices."""
-    execute = need(executable, "execute_sharded")
-
-    def run(arguments: Sequence[Any]) -> list[list[Any]]:
-        with _detached():
-            parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
-        return parts
-
-    return run
-
-
-def wait(results: Iterable[Iterable[Any]]) -> None:
-    """Wait until all parts of all results are computed; raise if the execution failed."""
-    for parts in results:
-        for part in parts:
-            part.block_until_ready()
 
 
 def cost(executable: Any) -> dict[str, float]:
@@ -458,16 +383,16 @@ def optional(part: str, name: str) -> Any:
 
 def import_dlpack(capsule: Any, device: Any, stream: Any, copy: bool | None = None) -> Any:
     """Import the tensor of a DLPack capsule as an array on ``device``, in the same memory if possible."""
-    with _detached():
+    with detached():
         return _import(capsule, device, stream, copy)
 
 
 def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
     """Copy a contiguous NumPy array to ``device``'s memory."""
-    aval = _shaped_array(array.shape, array.dtype)
+    aval = shaped_array(array.shape, array.dtype)
     transfer = need(_native, "batched_device_put")
     # Without enable_x64, which applies to this thread only, jaxlib narrows 64-bit arrays to 32 bits.
-    with _detached(), jax.enable_x64(True):
+    with detached(), jax.enable_x64(True):
         placed = transfer(aval, SingleDeviceSharding(device), [array], [device])
         placed.block_until_ready()
     return placed

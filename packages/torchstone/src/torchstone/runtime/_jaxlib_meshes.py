@@ -1,6 +1,6 @@
 """The parts of jaxlib's and JAX's private API that Torchstone uses for meshes and for several processes.
 
-All other uses of the private API are in :mod:`._jaxlib`.
+All other uses of the private API are in :mod:`._jaxlib` and :mod:`._jaxlib_runs`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class LoadedProgram:
     def run_arrays(self, arrays: list[Any], *execution: Any) -> list[Any]:
         """Run on the device's own arrays without checks: the caller knows that they match ``inputs``.
 
-        With the engine ``pjrt``, ``execution`` may be one :class:`~._jaxlib.Execution`.
+        With the engine ``pjrt``, ``execution`` may be one :class:`~._jaxlib_runs.Execution`.
         """
         if forks.threads_lost:
             forks.refuse_lost_threads()

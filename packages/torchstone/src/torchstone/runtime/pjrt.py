@@ -18,7 +18,7 @@ from .. import spans
 from ..config import config
 from ..errors import EngineError, ShardingError
 from ..sharding import Mesh, Spec
-from . import _jaxlib, _jaxlib_meshes, cpu, forks, host, mappings, modules, workarounds
+from . import _jaxlib, _jaxlib_meshes, _jaxlib_runs, cpu, forks, host, mappings, modules, workarounds
 from .buffers import Buffer, BufferSpec
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -73,7 +73,7 @@ class PjrtEngine:
         options = options or CompileOptions()
         compiled = self._compiled(modules.as_bytes(module), options)
         return LoadedProgram(
-            _jaxlib.executor(
+            _jaxlib_runs.executor(
                 compiled.handle,
                 self.device.handle,
                 [(one.shape, one.dtype.numpy) for one in compiled.outputs],

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import spans
 from ..errors import EngineError, ShardingError
-from . import _jaxlib, _jaxlib_meshes, forks
+from . import _jaxlib, _jaxlib_meshes, _jaxlib_runs, forks
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count
 from .executable import Compiled
 from .imports import import_array
@@ -59,7 +59,7 @@ class RankedProgram:
         self.outputs = tuple(outputs)
         self.devices = devices
         self._handle = handle
-        self._execute = _jaxlib.partitioned_executor(handle)
+        self._execute = _jaxlib_runs.partitioned_executor(handle)
 
     def __call__(self, arguments: Mapping[int, Sequence[Any]]) -> dict[int, list[Buffer]]:
         """Run on the arguments of each rank of this process; :meth:`place` says what they may be.
@@ -82,7 +82,7 @@ class RankedProgram:
         try:
             with one_at_a_time, spans.span("run", self.compiled.name, self):
                 results = self._execute(arrays)
-                _jaxlib.wait(results)
+                _jaxlib_runs.wait(results)
         except _jaxlib.RUNTIME_ERRORS as error:
             raise EngineError(f"the program failed on {len(self.devices.handles)} ranks: {error}") from error
         return {

@@ -19,7 +19,7 @@ import torch
 
 from .. import dtypes
 from ..errors import EngineError
-from . import _jaxlib, streams
+from . import _jaxlib, _jaxlib_runs, streams
 from .buffers import ALIGNMENT, BufferSpec, Device, check_count
 from .gpu_calls import GpuArgument
 from .torch_bridge import numpy_view
@@ -83,7 +83,7 @@ class ResidentCall:
 
     def __init__(
         self,
-        run: Callable[[list[Any], _jaxlib.Execution], list[Any]],
+        run: Callable[[list[Any], _jaxlib_runs.Execution], list[Any]],
         inputs: Sequence[BufferSpec],
         outputs: Sequence[BufferSpec],
         device: Device,
@@ -113,7 +113,7 @@ class ResidentCall:
         for argument, tensor in zip(self._arguments, tensors, strict=True):
             plain = argument.is_plain(tensor)
             arrays.append(argument.alias(tensor) if plain else argument.convert(tensor).array)
-        execution = _jaxlib.Execution()
+        execution = _jaxlib_runs.Execution()
         try:
             moved = self._update(residents, self._run(arrays, execution))
         except BaseException:

@@ -20,7 +20,7 @@ from .. import spans
 from ..dtypes import DType
 from ..errors import EngineError, InputMismatch
 from ..sharding import LocalPart, Mesh, Part, Spec, block
-from . import _jaxlib, _jaxlib_meshes, forks
+from . import _jaxlib, _jaxlib_meshes, _jaxlib_runs, forks
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count
 from .counters import counters
 from .executable import Compiled
@@ -152,7 +152,7 @@ class ShardedProgram:
             for spec, one in zip(self._shardings, self.inputs, strict=True)
         ]
         self._handle = handle
-        self._execute = _jaxlib.partitioned_executor(handle)
+        self._execute = _jaxlib_runs.partitioned_executor(handle)
         parts = _jaxlib_meshes.result_parts(handle, [one.shape for one in self.outputs], devices.mesh.size)
         self._results = [
             ([where[place] for place in devices.local], self._spec_of(spec.shape, where))
@@ -181,7 +181,7 @@ class ShardedProgram:
         try:
             with one_at_a_time, spans.span("run", self.compiled.name, self):
                 results = self._execute(arrays)
-                _jaxlib.wait(results)
+                _jaxlib_runs.wait(results)
         except _jaxlib.RUNTIME_ERRORS as error:
             raise EngineError(f"the program failed on the mesh {mesh}: {error}") from error
         return [
