@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +14,13 @@ from torchstone.config import override
 from torchstone.device import operators
 from torchstone.device.looks import Look
 from torchstone.device.operators import Operator
-from torchstone.torch_internals import device_tensors
+from torchstone.torch_internals import dynamo
 
 from .mirrored import DEVICE
 
 
 def _numbers(device: str, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.arange(24, dtype=dtype)[: int(torch.tensor(size).prod())].reshape(size).to(device)
+    return torch.arange(24, dtype=dtype)[: math.prod(size)].reshape(size).to(device)
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def test_looks_go_with_their_plans() -> None:
 def test_calls_work_without_what_this_pytorch_has_to_compare_tensors(
     monkeypatch: pytest.MonkeyPatch, recognized: list[bool]
 ) -> None:
-    monkeypatch.setattr(device_tensors._guards, "find", lambda: None)
+    monkeypatch.setattr(dynamo.TensorGuards, "find", lambda: None)
     negate = Operator("neg")
     assert [negate(_numbers(DEVICE, 3)).tolist() for _ in range(2)] == [[0, -1, -2]] * 2
     assert recognized == []

@@ -16,6 +16,7 @@ import torch
 from ..torch_internals.device_tensors import alike
 from ..torch_internals.operators import OpOverload, schema_of
 from .calls import END_OF_INTEGERS, KINDS_OF_NUMBERS, PLAIN, Call, Operands
+from .drafting import layout_of
 from .plans import Plan
 from .storage import Box
 
@@ -52,12 +53,7 @@ def look_of(overload: OpOverload, call: Call, args: Sequence[Any], plan: Plan) -
     """
     if not call.tensors or len(call.boxes) != len(call.tensors) or call.generator is not None:
         return None
-    if str(schema_of(overload).arguments[0].type) != "Tensor":
-        return None
-    like = alike(call.tensors)
-    if like is None:
-        return None
-    names: dict[str, Any] = {"alike": like, "default": torch.get_default_dtype()}
+    names: dict[str, Any] = {}
     boxes = iter(call.boxes)
     kinds = []
     for place, value in enumerate(args):
@@ -78,13 +74,17 @@ def look_of(overload: OpOverload, call: Call, args: Sequence[Any], plan: Plan) -
             kinds.append("value")
         else:
             return None
+    if str(schema_of(overload).arguments[0].type) != "Tensor":
+        return None
+    names["default"], names["alike"] = torch.get_default_dtype(), alike(call.tensors)
+    if names["alike"] is None:
+        return None
     return Look(plan, FunctionType(_code(tuple(kinds)), names | _SHARED))
 
 
 def _fills(tensor: torch.Tensor, box: Box) -> bool:
     """Whether a tensor of this size can only begin at the start of such a box, where it needs all bytes."""
-    extent = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.numel() > 0 and extent * tensor.dtype.itemsize == box.nbytes
+    return not tensor.storage_offset() and layout_of(tensor).end * tensor.dtype.itemsize == box.nbytes > 0
 
 
 @cache

@@ -65,16 +65,14 @@ class Box:
     """The contents of one storage.
 
     ``array`` is flat and holds all ``nbytes`` as elements of ``dtype``. It is None until something is
-    written, which reads as zeros, and a :class:`Pending` until the call that writes it has run. ``writes``
-    counts how often the array was replaced.
+    written, which reads as zeros, and a :class:`Pending` until the call that writes it has run.
     """
 
-    __slots__ = ("__weakref__", "array", "dtype", "nbytes", "writes")
+    __slots__ = ("__weakref__", "array", "dtype", "nbytes")
 
     array: Any
     dtype: DType
     nbytes: int
-    writes: int
 
     def __del__(self) -> None:
         memory.allocated -= self.nbytes
@@ -84,7 +82,6 @@ class Box:
         """Hold the array that a program wrote."""
         self.array = array
         self.dtype = dtype
-        self.writes += 1
 
     def ready(self) -> Any:
         """Return the array; runs pending calls first, and makes zeros if nothing was written."""
@@ -113,17 +110,12 @@ def new_box(array: Any, dtype: DType, nbytes: int) -> Box:
 
     Raises ``torch.OutOfMemoryError`` if that exceeds ``config.device_memory_limit``.
     """
-    if config.device_memory_limit:
-        memory.require(nbytes)
+    memory.take(nbytes)
     memory.allocations += 1
-    memory.allocated += nbytes
-    if memory.allocated > memory.peak:
-        memory.peak = memory.allocated
     box = Box()
     box.array = array
     box.dtype = dtype
     box.nbytes = nbytes
-    box.writes = 0
     return box
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from . import dynamo
 from .dispatch import DispatchKey
 from .probing import Internal
 
@@ -25,7 +26,6 @@ _CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
 _QUICK = "quick calls on the pjrt device"
 _from_capsule = Internal("torch._C._from_dlpack", _QUICK)
 _keys = Internal("torch._C._dispatch_keys", _QUICK)
-_guards = Internal("torch._C._dynamo.guards.TensorGuards", _QUICK)
 _NAME = b"dltensor"
 _PRIVATE_DEVICE = 12
 """``kDLExtDev``, which PyTorch reads as PrivateUse1."""
@@ -125,7 +125,7 @@ def alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
     the bits of negative and conjugate views), and whether they require gradients. It does not compare storage
     offsets, and answers False if it is given one tensor twice.
     """
-    guards = _guards.find()
+    guards = dynamo.TensorGuards.find()
     if guards is None:
         return None
     sizes, strides = [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors]
