@@ -129,6 +129,18 @@ def test_arguments_that_look_different_are_told_apart(
         assert torch.equal(mine.cpu(), theirs)
 
 
+@pytest.mark.parametrize("operator", [torch.add, torch.floor_divide, torch.remainder, torch.bitwise_and])
+def test_a_number_may_take_the_place_of_either_tensor(operator: Callable[..., Tensor]) -> None:
+    def results(device: str) -> list[Tensor]:
+        x, y = (_numbers(device, 4, dtype=torch.int64).add(n) for n in (1, 5))
+        calls = [(5, x), (x, y), (x, 5), (7, y), (y, x), (y, 7)]
+        return [operator(*call) for call in calls * 2]
+
+    for mine, theirs in zip(results(DEVICE), results("cpu"), strict=True):
+        assert mine.dtype is theirs.dtype
+        assert mine.tolist() == theirs.tolist()
+
+
 def test_arguments_that_share_a_storage_are_told_apart() -> None:
     add = Operator("add_.Tensor")
     x, y = _numbers(DEVICE, 8), _numbers(DEVICE, 8)

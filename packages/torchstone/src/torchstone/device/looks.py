@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from ..torch_internals.device_tensors import alike
-from ..torch_internals.operators import OpOverload, schema_of
 from .calls import END_OF_INTEGERS, KINDS_OF_NUMBERS, PLAIN, Call, Operands
 from .drafting import layout_of
 from .plans import Plan
@@ -45,7 +44,7 @@ class Look:
         self.missed = 0
 
 
-def look_of(overload: OpOverload, call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
+def look_of(call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
     """Return the look of a call, or None if it has arguments that a look does not compare.
 
     A look needs a tensor as the first argument. All its tensors are on the device, each with a storage of its
@@ -74,7 +73,7 @@ def look_of(overload: OpOverload, call: Call, args: Sequence[Any], plan: Plan) -
             kinds.append("value")
         else:
             return None
-    if str(schema_of(overload).arguments[0].type) != "Tensor":
+    if kinds[0] not in ("whole", "part"):
         return None
     names["default"], names["alike"] = torch.get_default_dtype(), alike(call.tensors)
     if names["alike"] is None:

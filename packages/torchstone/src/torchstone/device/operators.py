@@ -62,7 +62,10 @@ class Operator:
             _differentiate_in_threads(False)
         look = None
         if self._looks and not kwargs:
-            look = self._looks.get(args[0].shape)
+            try:
+                look = self._looks.get(args[0].shape)
+            except AttributeError:  # a number in place of the first tensor, as in `5 // x`
+                look = None
             if look is not None:
                 operands = look.operands(args)
                 if operands is not None:
@@ -76,7 +79,7 @@ class Operator:
         if type(plan) is not Plan:
             return fall_back(self.overload, call, args, kwargs, str(plan))
         if not kwargs and (look is None or look.missed > _MISSES):
-            look = look_of(self.overload, call, args, plan)
+            look = look_of(call, args, plan)
             if look is not None:
                 self._looks[args[0].shape] = look
         return lazy.run_or_add(plan, call)
