@@ -109,6 +109,26 @@ def test_a_copy_from_the_cpu_is_a_copy() -> None:
     assert there.tolist() == [0, 0, 0]
 
 
+COPIED: dict[torch.dtype, list[complex]] = {
+    torch.float32: [2, 0.1, True, 2**40 + 1],
+    torch.float64: [0.1, 2**60 + 1],
+    torch.complex128: [0.1, 0.1j],
+    torch.int64: [2, 2.7, 2**60 + 1],
+    torch.bool: [0.1, 0, True],
+}
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(dtype, one) for dtype in COPIED for one in COPIED[dtype]])
+def test_a_number_is_copied_into_a_tensor(dtype: torch.dtype, number: complex) -> None:
+    whole, part = (torch.ones(3, dtype=dtype, device=DEVICE) for _ in range(2))
+    whole.copy_(number)  # type: ignore[arg-type]
+    part[1:].copy_(number)  # type: ignore[arg-type]
+    expected = torch.ones(3, dtype=dtype)
+    expected[1:].copy_(number)  # type: ignore[arg-type]
+    assert whole.tolist() == [expected[1].item()] * 3
+    assert part.tolist() == expected.tolist()
+
+
 def test_a_clone_is_its_own() -> None:
     x = torch.ones(2, 2, device=DEVICE)
     y = x.clone()

@@ -20,10 +20,14 @@ _copy = Operator("copy_")
 _clone = Operator("clone")
 _to_copy = Operator("_to_copy")
 _CONTIGUOUS = {"memory_format": torch.contiguous_format}
+_EXACT = {float: torch.float64, complex: torch.complex128}
+"""The dtypes of numbers that are copied, where PyTorch's default dtype may not hold them."""
 
 
-def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """``self.copy_(src)``, where at least one of the tensors is on the device."""
+def copy_(self: torch.Tensor, src: torch.Tensor | complex, non_blocking: bool = False) -> torch.Tensor:
+    """``self.copy_(src)``, where at least one of the tensors is on the device. ``src`` may be a number."""
+    if not isinstance(src, torch.Tensor):
+        src = torch.tensor(src, dtype=_EXACT.get(type(src)))
     if self.is_cpu:
         return self.copy_(to_cpu(src))
     if not src.is_cpu:
