@@ -50,7 +50,9 @@ def look_of(call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
     A look needs a tensor as the first argument. All its tensors are on the device, each with a storage of its
     own, and the other arguments are numbers, plain values, or lists of integers.
     """
-    if not call.tensors or len(call.boxes) != len(call.tensors) or call.generator is not None:
+    if not call.tensors or args[0] is not call.tensors[0]:
+        return None
+    if len(call.boxes) != len(call.tensors) or call.generator is not None:
         return None
     names: dict[str, Any] = {}
     boxes = iter(call.boxes)
@@ -73,8 +75,6 @@ def look_of(call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
             kinds.append("value")
         else:
             return None
-    if kinds[0] not in ("whole", "part"):
-        return None
     names["default"], names["alike"] = torch.get_default_dtype(), alike(call.tensors)
     if names["alike"] is None:
         return None
