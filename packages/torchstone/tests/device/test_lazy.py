@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from torchstone.config import override
-from torchstone.device import lazy, regions
+from torchstone.device import lazy, looks, operators, regions
+from torchstone.device.storage import Box
 from torchstone.errors import EngineError, IndexOutOfRange, InvalidValue
 from torchstone.runtime import executable
 
@@ -310,6 +311,19 @@ def test_the_setting_serves_every_thread_and_calls_are_bounded(runs: list[int]) 
     assert runs == [3, 3, 1]
 
 
+def test_turning_the_setting_off_ends_what_a_context_began(runs: list[int]) -> None:
+    x = torch.arange(3.0).to(DEVICE)
+    with override(device_lazy=True):
+        with torch.pjrt.lazy():
+            y = x * 2.0
+        for _ in range(2):
+            y = y * 2.0
+        assert runs == []
+    y = y * 2.0
+    assert runs == [3]
+    assert y.tolist() == [0.0, 16.0, 32.0]
+
+
 def test_regions_are_bounded() -> None:
     with override(device_regions=3):
         for size in range(1, 7):
@@ -456,17 +470,18 @@ def test_a_signal_handler_in_the_middle_of_a_call(
     asks: bool, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler runs while a call gets its results, which Python may do at any call."""
+    operators.clear()
     made = 0
     plain = lazy.pending_result
 
-    def interrupted(batch: Any, number: int) -> Any:
+    def interrupted(*given: Any) -> Any:
         nonlocal made
         made += 1
         if made == place + 1:
             total.add_(x)
             if asks:
                 assert total.tolist() == [1.0, 2.0, 3.0]
-        return plain(batch, number)
+        return plain(*given)
 
     x, total, count = (
         torch.tensor(numbers).to(DEVICE) for numbers in ([0.0, 1.0, 2.0], [1.0] * 3, [0.0] * 3)
@@ -479,6 +494,74 @@ def test_a_signal_handler_in_the_middle_of_a_call(
     assert total.tolist() == [1.0, 2.0, 3.0]
     assert count.tolist() == [0.0, 6.0, 12.0]
     assert z.tolist() == [-1.5, 6.5, 14.5]
+
+
+INTERRUPTIONS: dict[str, Callable[[Tensor], Any]] = {
+    "makes a call": lambda y: y.add_(1.0),
+    "asks for values": lambda y: y.tolist(),
+    "waits for a thread that asks for values": lambda y: _in_a_thread(y.tolist),
+}
+
+
+def _in_a_thread(function: Callable[[], Any]) -> None:
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("interruption", INTERRUPTIONS)
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+def test_a_signal_handler_in_the_middle_of_a_recognized_call(
+    interruption: str, raises: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pending: list[Tensor] = []
+
+    def interrupted() -> Box:
+        if pending:
+            INTERRUPTIONS[interruption](pending.pop())
+            if raises:
+                raise KeyboardInterrupt
+        return Box()
+
+    x = torch.arange(3.0).to(DEVICE)
+    operators.clear()
+    monkeypatch.setitem(looks._SHARED, "Box", interrupted)
+    try:
+        with torch.pjrt.lazy():
+            y = x * 2.0
+            z = y * 3.0
+            pending.append(y)
+            if raises:
+                with pytest.raises(KeyboardInterrupt):
+                    z * 0.5
+                assert pending == []
+            z = z * 4.0
+            assert pending == []  # the handler ran in a call that was recognized
+            last = z * y
+    finally:
+        operators.clear()
+    changed = 1.0 if interruption == "makes a call" else 0.0
+    assert y.tolist() == [0.0 + changed, 2.0 + changed, 4.0 + changed]
+    assert z.tolist() == [0.0, 24.0, 48.0]
+    assert torch.equal(last, z * y)
+
+
+def test_memory_of_results_counts_when_their_calls_have_run() -> None:
+    x = torch.ones(1000, device=DEVICE)
+    gc.collect()
+    before = torch.pjrt.memory_allocated()
+    with torch.pjrt.lazy():
+        y = x * 2.0
+        for _ in range(3):
+            y = y * 2.0
+        y.add_(1.0)
+        assert torch.pjrt.memory_allocated() == before
+    assert torch.pjrt.memory_allocated() == before + 4000
+    y.sum().item()
+    gc.collect()
+    assert torch.pjrt.memory_allocated() == before + 4000
+    del y
+    assert torch.pjrt.memory_allocated() == before
 
 
 def test_finalizers_run_calls_while_calls_accumulate() -> None:

@@ -21,26 +21,28 @@ import torch
 
 from ..config import config
 from ..errors import EngineError
+from ..torch_internals.private_device import run_backward_here
 from . import engine, random, regions
 from .calls import Operands
 from .plans import Plan
-from .storage import Box, Pending, pending_result, zeros
+from .storage import Box, Pending, new_allocation, pending_result, zeros
 
 
 class _Mode(threading.local):
     """The state of one thread.
 
     ``wanted`` is what its innermost :class:`lazy` context asks for, None outside any. ``batch`` is its last
-    batch.
+    batch. ``open`` is this batch too, if a call was added to it since the innermost context was entered.
     """
 
     def __init__(self) -> None:
         self.wanted: bool | None = None
         self.before: list[bool | None] = []
         self.batch: Batch | None = None
+        self.open: Batch | None = None
 
 
-_mode = _Mode()
+mode = _Mode()
 _open: weakref.WeakSet[Batch] = weakref.WeakSet()
 _open_lock = threading.Lock()
 _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
@@ -48,7 +50,7 @@ _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).pare
 
 def wanted() -> bool:
     """Whether the calls of this thread accumulate in a batch."""
-    found = _mode.wanted
+    found = mode.wanted
     return config.device_lazy if found is None else found
 
 
@@ -71,18 +73,18 @@ class lazy(ContextDecorator):
         return lazy(self._enabled)
 
     def __enter__(self) -> None:
-        _mode.before.append(_mode.wanted)
-        _mode.wanted = self._enabled
+        mode.before.append(mode.wanted)
+        mode.wanted, mode.open = self._enabled, None
 
     def __exit__(self, *_: object) -> None:
-        _mode.wanted = _mode.before.pop()
+        mode.wanted, mode.open = mode.before.pop(), None
         if not wanted():
             run_own()
 
 
 def run_own() -> None:
     """Run the pending calls of this thread."""
-    batch = _mode.batch
+    batch = mode.batch
     if batch is not None:
         batch.run()
 
@@ -116,28 +118,32 @@ if hasattr(os, "register_at_fork"):
 
 def run_or_add(plan: Plan, call: Operands) -> Any:
     """Make the call now, or add it to the batch: then the result has its sizes now and its values later."""
-    wanted = _mode.wanted
+    wanted = mode.wanted
     if wanted is None:
         wanted = config.device_lazy
     if not wanted or plan.program is None or plan.moved:  # resizing a written argument is too rare to batch
+        run_backward_here()
         return plan(call)
     if config.device_memory_limit:
         plan.require_memory(call)
+    seeds = [random.draw(call.generator)] if plan.seeded else []
     while True:
-        batch = _mode.batch
-        if batch is None or batch.closed or batch.adding:
-            batch = _mode.batch = Batch()
+        batch = mode.batch
+        if batch is None or batch.closed:
+            batch = mode.batch = Batch()
+            run_backward_here()
             with _open_lock:
                 _open.add(batch)
-        made = batch.add(plan, call)
+        made = batch.add(plan, call, seeds)
         if made is not None:
             break
         for place in plan.reads:
             array = call.boxes[place].array
             if type(array) is Pending and array.batch is not batch:
                 call.boxes[place].ready()
+    mode.open, batch.in_context = batch, mode.wanted is not None
     result = plan.answer(call.tensors, made)
-    if batch.count >= config.device_lazy_calls:
+    if batch.count >= batch.limit:
         batch.run()
     return result
 
@@ -160,13 +166,18 @@ class Batch:
     ``count`` calls, its plan followed by the codes of its arrays: one flat list, since a list per call would
     take more time. Numbers and seeds are kept in the order in which programs take them.
 
-    One lock guards a batch while it grows (``adding``) and while it runs. A thread that holds the lock of one
-    batch never takes that of another, unless a finalizer or a signal handler makes calls.
+    Only the thread that made a batch adds calls to it, and any thread may run it: the first one to do so
+    closes it. A call is added in one piece of code during which no other Python code runs, neither of another
+    thread nor of a finalizer or a signal handler. Whatever the call takes from the batch is collected before.
+    The call is added only if the batch is still open then and has no calls that came in the meantime.
+
+    ``in_context`` says whether a :class:`lazy` context asked for the last call, and not the configuration.
     """
 
     def __init__(self) -> None:
         self.closed = False
-        self.adding = False
+        self.in_context = False
+        self.limit = config.device_lazy_calls
         self.calls: list[Any] = []
         self.count = 0
         self.inputs: list[Any] = []
@@ -175,83 +186,85 @@ class Batch:
         self.seeds: list[Any] = []
         self.checked = False
         self._lock = threading.RLock()
-        self._codes: dict[int, int] = {}  # codes of inputs, by the id of the array
-        self._pending: list[Pending | None] = []  # results, by number; None for those of checks
+        self.codes: dict[int, int] = {}  # codes of inputs, by the id of the array
+        self.promises: list[Pending | None] = []  # results, by number; None for those of checks
         self._overwritten: dict[int, list[Overwritten]] = {}  # by the position of the call that writes
         self._replaced: set[int] = set()  # inputs that a box has held and no longer holds
         self._lines: dict[int, str] = {}
 
-    def add(self, plan: Plan, call: Operands) -> list[torch.Tensor] | None:
+    def add(self, plan: Plan, call: Operands, seeds: list[Any]) -> list[torch.Tensor] | None:
         """Add the call and return its new tensors.
 
-        Returns None if the batch is closed, or if the call reads values that are pending in another batch.
+        Returns None, and nothing has changed, if the batch was closed, if it took other calls in the meantime
+        (of finalizers or signal handlers), or if the call reads values that are pending in another batch.
 
-        Finalizers and signal handlers of this thread may make calls and ask for values meanwhile. Their calls
-        go to another batch. If they run this one, it is closed, and the call is not part of it.
+        :mod:`.looks` makes shorter code for calls that need less.
         """
-        self._lock.acquire()  # a with statement would take twice as long
-        if self.closed or self.adding:
-            self._lock.release()
-            return None
-        self.adding = True
+        count = self.count
+        boxes = call.boxes
+        calls: list[Any] = [plan]
+        inputs: list[Any] = []
+        codes: dict[int, int] = {}
         try:
-            boxes = call.boxes
-            calls: list[Any] = [plan]
-            inputs: list[Any] = []
-            codes: dict[int, int] = {}
             for place in plan.reads:
                 array = boxes[place].array
                 own = type(array) is Pending and array.batch is self
                 calls.append(array.number if own else self._code(boxes[place], inputs, codes))
-            for host in plan.hosts:
-                calls.append(~(len(self.inputs) + len(inputs)))
-                inputs.append(engine.from_host(call.tensors[host].clone()))
-            number = len(self._pending)
-            pending: list[Pending | None] = []
-            overwritten = []
-            for place, _ in plan.writes:
-                overwritten.append(self._held(boxes[place], codes))
-                pending.append(pending_result(self, number))
-                number += 1
-            made = []
-            for one in plan.new:
-                promise = pending_result(self, number)
-                number += 1
-                pending.append(promise)
-                made.append(one.holding(promise))
-            floats: Sequence[Any] = ()
-            ints: Sequence[Any] = ()
-            if call.numbers:
-                floats = [value for value, dtype in call.numbers if dtype.is_floating]
-                ints = [value for value, dtype in call.numbers if not dtype.is_floating]
-            seeds = [random.draw(call.generator)] if plan.seeded else ()
-            if plan.checks:
-                pending += [None] * len(plan.checks)
-                self._lines[self.count] = _line()
-            # Python runs finalizers and signal handlers at calls and in loops. There are none of these until
-            # the batch has all of the call.
-            if self.closed:
-                return None
-            self.calls += calls
-            self.inputs += inputs
-            self._codes |= codes
-            self._pending += pending
-            self.floats += floats
-            self.ints += ints
-            self.seeds += seeds
-            if overwritten:
-                self._overwritten[self.count] = overwritten
-            if plan.checks:
-                self.checked = True
-            self.count += 1
-            for position, (place, element) in enumerate(plan.writes):
-                boxes[place].replace(pending[position], element)
-            return made
         except _Foreign:
             return None
-        finally:
-            self.adding = False
-            self._lock.release()
+        for host in plan.hosts:
+            calls.append(~(len(self.inputs) + len(inputs)))
+            inputs.append(engine.from_host(call.tensors[host].clone()))
+        number = len(self.promises)
+        promises: list[Pending | None] = []
+        overwritten = []
+        for place, _ in plan.writes:
+            box = boxes[place]
+            overwritten.append(self._held(box, codes))
+            promises.append(pending_result(self, number, 0 if box.allocation else box.nbytes))
+            number += 1
+        replaced = {~held for _, held, _ in overwritten if type(held) is int and held < 0}
+        written = [boxes[place] for place, _ in plan.writes]
+        writing = map(
+            setattr,
+            written * 2,
+            ["array"] * len(written) + ["dtype"] * len(written),
+            [*promises, *(element for _, element in plan.writes)],
+        )
+        made = []
+        for one in plan.new:
+            promise = pending_result(self, number, 0 if config.device_memory_limit else one.nbytes)
+            number += 1
+            promises.append(promise)
+            made.append(one.holding(promise))
+        floats: Sequence[Any] = ()
+        ints: Sequence[Any] = ()
+        if call.numbers:
+            floats = [value for value, dtype in call.numbers if dtype.is_floating]
+            ints = [value for value, dtype in call.numbers if not dtype.is_floating]
+        if plan.checks:
+            promises += [None] * len(plan.checks)
+            line = _line()
+        # Python switches threads, and runs finalizers and signal handlers, at calls and in loops. There are
+        # none of these from here until the batch has all of the call.
+        if self.closed or self.count != count:
+            return None
+        self.calls += calls
+        self.inputs += inputs
+        self.codes |= codes
+        self.promises += promises
+        self.floats += floats
+        self.ints += ints
+        self.seeds += seeds
+        if plan.checks:
+            self.checked = True
+            self._lines[count] = line
+        self.count += 1
+        if written:
+            self._overwritten[count] = overwritten
+            self._replaced |= replaced
+            any(writing)  # a loop in C
+        return made
 
     def _code(self, box: Box, inputs: list[Any], codes: dict[int, int]) -> int | None:
         """Return the code of a box's array that no call of this batch makes: an input, or zeros.
@@ -272,7 +285,7 @@ class Batch:
         return code
 
     def _known(self, array: Any, codes: dict[int, int]) -> int | None:
-        code = self._codes.get(id(array))
+        code = self.codes.get(id(array))
         return codes.get(id(array)) if code is None else code
 
     def _held(self, box: Box, codes: dict[int, int]) -> Overwritten:
@@ -284,7 +297,6 @@ class Batch:
             code = self._known(held, codes)
             if code is not None:
                 held = code
-                self._replaced.add(~code)
         return weakref.ref(box), held, box.dtype
 
     def steps(self) -> Iterator[Step]:
@@ -316,7 +328,7 @@ class Batch:
                 self._undo(0, {}, error)  # what is not resolved yet
                 raise
             finally:
-                self.calls, self.inputs, self._pending, self._overwritten = [], [], [], {}
+                self.calls, self.inputs, self.promises, self._overwritten = [], [], [], {}
 
     def _run(self) -> None:
         live = self._live()
@@ -343,13 +355,13 @@ class Batch:
 
     def _resolve(self, live: tuple[int, ...], results: Sequence[Any]) -> None:
         for number, array in zip(live, results, strict=True):
-            promise = self._pending[number]
+            promise = self.promises[number]
             assert promise is not None
             promise.resolve(array)
 
     def _live(self) -> tuple[int, ...]:
         """Return the numbers of the results that something outside the batch still holds."""
-        pending = self._pending
+        pending = self.promises
         held = [i for i, count in enumerate(map(sys.getrefcount, pending)) if count > _ALONE]
         return tuple(i for i in held if pending[i] is not None)
 
@@ -382,7 +394,7 @@ class Batch:
                 self._undo(position, values, error, first)
                 raise
             values.update(enumerate(results, first))
-        for number, promise in enumerate(self._pending):
+        for number, promise in enumerate(self.promises):
             if promise is not None:
                 promise.resolve(values[number])
 
@@ -410,10 +422,12 @@ class Batch:
                 continue
             if type(held) is int:
                 # A call that was left out has no results. The box gets the Pending of one back, which raises.
-                held = values.get(held, self._pending[held]) if held >= 0 else self.inputs[~held]
+                held = values.get(held, self.promises[held]) if held >= 0 else self.inputs[~held]
             if held is None or type(held) is Pending or not engine.is_gone(held):
                 box.array, box.dtype = held, dtype
-        for number, promise in enumerate(self._pending):
+                if not box.allocation and type(held) is not Pending:
+                    box.allocation = new_allocation(box.nbytes)
+        for number, promise in enumerate(self.promises):
             if promise is not None and promise.batch is self:
                 promise.resolve(values.get(number), None if number < first else error)
 

@@ -1,46 +1,54 @@
 """Looks: recognize a call that is like one made before, which takes less time than making its key.
 
-The comparison runs in each call, so its code is made for the kinds of the call's arguments, without loops.
+This code runs in each call, so it is made for the kinds of the call's arguments, without loops. For a call
+that makes one tensor and writes none, it also adds the call to a batch, as :meth:`.lazy.Batch.add` would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import combinations
-from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
+from ..config import config
 from ..torch_internals.device_tensors import alike
+from . import lazy
 from .calls import END_OF_INTEGERS, KINDS_OF_NUMBERS, PLAIN, Call, Operands
 from .drafting import layout_of
-from .plans import Plan
-from .storage import Box
+from .plans import Plan, first_new
+from .storage import Box, Pending
 
 _COMPARED = PLAIN | {bool}
+UNLIKE = object()
+"""What a look answers for a call that looks different."""
 _SHARED = {
-    "Operands": Operands,
+    "Box": Box,
+    "config": config,
     "default_dtype": torch.get_default_dtype,
-    "end": END_OF_INTEGERS,
-    "type": type,
+    "END": END_OF_INTEGERS,
+    "mode": lazy.mode,
+    "Operands": Operands,
+    "Pending": Pending,
+    "run_or_add": lazy.run_or_add,
+    "UNLIKE": UNLIKE,
 }
-"""The names, in the code of a comparison, of what all comparisons use."""
+"""The names of what all looks use."""
 
 
 class Look:
-    """How the arguments of a call looked, and the plan of all calls that look so.
+    """How the arguments of a call looked, and what makes all calls that look so.
 
-    ``operands(args)`` returns the operands of a call that looks so, and None for any other call. ``missed``
-    counts the other calls.
+    ``call(args)`` returns the result of a call that looks so, and :data:`UNLIKE` for any other call, which it
+    does not make. ``missed`` counts the other calls.
     """
 
-    __slots__ = ("missed", "operands", "plan")
+    __slots__ = ("call", "missed")
 
-    def __init__(self, plan: Plan, operands: Callable[[tuple[Any, ...]], Operands | None]) -> None:
-        self.plan = plan
-        self.operands = operands
+    def __init__(self, call: Callable[[tuple[Any, ...]], Any]) -> None:
+        self.call = call
         self.missed = 0
 
 
@@ -75,10 +83,23 @@ def look_of(call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
             kinds.append("value")
         else:
             return None
-    names["default"], names["alike"] = torch.get_default_dtype(), alike(call.tensors)
+    names |= {"alike": alike(call.tensors), "default": torch.get_default_dtype(), "plan": plan}
     if names["alike"] is None:
         return None
-    return Look(plan, FunctionType(_code(tuple(kinds)), names | _SHARED))
+    reads = None
+    if _only_makes_one(plan):
+        (new,) = plan.new
+        reads = plan.reads
+        names["read"], names["source"] = new.maker
+        names["element"], names["nbytes"] = new.layout.dtype, new.nbytes
+    names |= _SHARED
+    return Look(_code(tuple(kinds), reads, tuple(names))(**names))
+
+
+def _only_makes_one(plan: Plan) -> bool:
+    """Whether all that the plan's calls do is to make one tensor from other tensors and numbers."""
+    other = plan.hosts or plan.seeded or plan.writes or plan.moved or plan.checks
+    return plan.program is not None and plan.answer is first_new and len(plan.new) == 1 and not other
 
 
 def _fills(tensor: torch.Tensor, box: Box) -> bool:
@@ -87,37 +108,104 @@ def _fills(tensor: torch.Tensor, box: Box) -> bool:
 
 
 @cache
-def _code(kinds: tuple[str, ...]) -> CodeType:
-    """Return the code of a function that compares arguments of these kinds, with :func:`look_of`'s names."""
-    space: dict[str, Any] = {}
-    exec("\n".join(_lines(kinds)), space)  # all of the text is made here
-    found: FunctionType = space["operands"]
-    return found.__code__
+def _code(
+    kinds: tuple[str, ...], reads: tuple[int, ...] | None, names: tuple[str, ...]
+) -> Callable[..., Callable[[tuple[Any, ...]], Any]]:
+    """Return a function that makes the ``call`` of a look from what :func:`look_of` puts under ``names``.
 
-
-def _lines(kinds: tuple[str, ...]) -> Iterator[str]:
+    ``reads`` are the tensors that the program takes, in order, if the code adds calls to a batch.
+    """
+    # Variables of an outer function are faster than globals, which Python caches for one function only.
+    lines = [f"def make({', '.join(names)}):", "    def call(args):"]
     tensors = [place for place, kind in enumerate(kinds) if kind in ("whole", "part")]
-    numbers = [place for place, kind in enumerate(kinds) if kind in ("int", "float")]
-    given = "".join(f"given_{place}, " for place in tensors)
-    yield "def operands(args):"
-    yield f"    if len(args) != {len(kinds)} or default_dtype() is not default:"
-    yield "        return None"
-    yield f"    {''.join(f'given_{place}, ' for place in range(len(kinds)))} = args"
-    yield f"    if not alike({given}):"
-    yield "        return None"
-    yield "    try:"
+    lines += (f"        {line}" for line in _comparison(kinds, tensors))
+    if reads is not None:
+        lines += (f"        {line}" for line in _addition(kinds, [tensors[one] for one in reads]))
+    lines += (f"        {line}" for line in _rest(kinds, tensors))
+    space: dict[str, Any] = {}
+    exec("\n".join([*lines, "    return call"]), space)  # all of the text is made here
+    made: Callable[..., Callable[[tuple[Any, ...]], Any]] = space["make"]
+    return made
+
+
+def _tuple(items: Iterable[str]) -> str:
+    return f"({''.join(f'{item}, ' for item in items)})"
+
+
+def _comparison(kinds: tuple[str, ...], tensors: list[int]) -> Iterator[str]:
+    """Yield the lines that return ``UNLIKE`` if the arguments look different."""
+    given = _tuple(f"given_{place}" for place in tensors)
+    yield f"if len(args) != {len(kinds)} or default_dtype() is not default:"
+    yield "    return UNLIKE"
+    yield f"{_tuple(f'given_{place}' for place in range(len(kinds)))} = args"
+    yield f"if not alike{given}:"
+    yield "    return UNLIKE"
+    yield "try:"
     for place in tensors:
-        yield f"        box_{place} = given_{place}.untyped_storage().box"
-    yield "    except AttributeError:  # PyTorch itself made the storage"
-    yield "        return None"
-    yield f"    if {' or '.join(_differences(kinds, tensors))}:"
-    yield "        return None"
-    yield "    found = Operands()"
-    yield f"    found.tensors = {f'({given})' if len(tensors) < len(kinds) else 'args'}"
-    yield f"    found.boxes = ({''.join(f'box_{place}, ' for place in tensors)})"
-    yield f"    found.numbers = ({''.join(f'(given_{place}, element_{place}), ' for place in numbers)})"
-    yield "    found.generator = None"
-    yield "    return found"
+        yield f"    box_{place} = given_{place}.untyped_storage().box"
+    yield "except AttributeError:  # PyTorch itself made the storage"
+    yield "    return UNLIKE"
+    yield f"if {' or '.join(_differences(kinds, tensors))}:"
+    yield "    return UNLIKE"
+
+
+def _addition(kinds: tuple[str, ...], reads: list[int]) -> Iterator[str]:
+    """Yield the lines that add the call to the open batch and return the new tensor.
+
+    They fall through to the rest if there is no such batch or if it does not have all arrays yet.
+    """
+    numbers = {
+        name: _tuple(f"given_{place}" for place, kind in enumerate(kinds) if kind == which)
+        for name, which in (("floats", "float"), ("ints", "int"))
+        if which in kinds
+    }
+    yield "batch = mode.open"
+    wanted = "(batch.in_context or config.device_lazy)"
+    yield f"if batch is not None and {wanted} and not config.device_memory_limit:"
+    yield "    count = batch.count"
+    yield "    codes = batch.codes"
+    for place in reads:
+        yield f"    array = box_{place}.array"
+        yield "    if type(array) is Pending and array.batch is batch:"
+        yield f"        code_{place} = array.number"
+        yield "    else:"
+        yield f"        code_{place} = codes.get(id(array))"
+    yield f"    if {' and '.join(f'code_{place} is not None' for place in reads) or 'True'}:"
+    yield "        promise = Pending()"
+    yield "        promise.batch = batch"
+    yield "        promise.number = len(batch.promises)"
+    yield "        promise.uncounted = nbytes"
+    yield "        made = read(source())"
+    yield "        made.untyped_storage().box = box = Box()"
+    yield "        box.array = promise"
+    yield "        box.dtype = element"
+    yield "        box.nbytes = nbytes"
+    yield "        box.allocation = None"
+    yield f"        added = {_tuple(['plan', *(f'code_{place}' for place in reads)])}"
+    yield "        promises = (promise,)"
+    for name, given in numbers.items():
+        yield f"        {name} = {given}"
+    yield "        if not batch.closed and batch.count == count:  # no call from here on, see Batch.add"
+    yield "            batch.calls += added"
+    yield "            batch.promises += promises"
+    for name in numbers:
+        yield f"            batch.{name} += {name}"
+    yield "            batch.count += 1"
+    yield "            if batch.count >= batch.limit:"
+    yield "                batch.run()"
+    yield "            return made"
+
+
+def _rest(kinds: tuple[str, ...], tensors: list[int]) -> Iterator[str]:
+    """Yield the lines that make the call in the general way."""
+    numbers = (place for place, kind in enumerate(kinds) if kind in ("int", "float"))
+    given = _tuple(f"given_{place}" for place in tensors)
+    yield "operands = Operands()"
+    yield f"operands.tensors = {given if len(tensors) < len(kinds) else 'args'}"
+    yield f"operands.boxes = {_tuple(f'box_{place}' for place in tensors)}"
+    yield f"operands.numbers = {_tuple(f'(given_{place}, element_{place})' for place in numbers)}"
+    yield "operands.generator = None"
+    yield "return run_or_add(plan, operands)"
 
 
 def _differences(kinds: tuple[str, ...], tensors: list[int]) -> Iterator[str]:
@@ -134,4 +222,4 @@ def _differences(kinds: tuple[str, ...], tensors: list[int]) -> Iterator[str]:
         elif kind == "value":
             yield f"given_{place} != value_{place}"
         elif kind == "int":
-            yield f"not -end <= given_{place} < end"
+            yield f"not -END <= given_{place} < END"

@@ -192,7 +192,11 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Return the number of bytes that the device's storages hold."""
+    """Return the number of bytes that the device's storages hold.
+
+    A storage that a pending call makes (see :class:`lazy`) counts once the call has run, or at once if
+    ``config.device_memory_limit`` is set.
+    """
     _one(device)
     return memory.allocated
 

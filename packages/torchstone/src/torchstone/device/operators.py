@@ -12,19 +12,16 @@ import torch
 from ..config import config
 from ..errors import EngineError, UnsupportedByEngine
 from ..runtime.mappings import give_up_when_scarce
-from ..torch_internals import private_device
 from ..torch_internals.operators import OpOverload
-from ..torch_internals.private_device import overload_named, writes_in_place
+from ..torch_internals.private_device import overload_named, run_backward_here, writes_in_place
 from . import lazy, numbers
 from .building import build
 from .calls import Call
 from .drafting import Unplanned
 from .fallback import ask_cpu, fall_back
-from .looks import Look, look_of
+from .looks import UNLIKE, Look, look_of
 from .plans import Plan
 
-_differentiates_in_threads = private_device.differentiates_in_threads.get()
-_differentiate_in_threads = private_device.differentiate_in_threads.get()
 _MISSES = 8
 """How many calls a look may fail to recognize until the look of another replaces it."""
 
@@ -32,7 +29,7 @@ _MISSES = 8
 class Operator:
     """The kernel of one ATen operator on the device."""
 
-    __slots__ = ("_composed", "_looks", "_numbers", "_overload", "name", "plans")
+    __slots__ = ("_composed", "_last", "_looks", "_numbers", "_overload", "name", "plans")
 
     def __init__(
         self, name: str, overload: OpOverload | None = None, composed: Callable[..., Any] | None = None
@@ -46,7 +43,8 @@ class Operator:
         self._composed = composed
         self._numbers = numbers.of(name)
         self.plans: dict[tuple[Any, ...], Plan | str] = {}
-        self._looks: dict[torch.Size, Look] = {}  # by the shape of the first argument
+        self._looks: dict[torch.Size | None, Look] = {}  # by the shape of the first argument
+        self._last: Look | None = None  # of the last call that was recognized
 
     @property
     def overload(self) -> OpOverload:
@@ -56,20 +54,20 @@ class Operator:
         return self._overload
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _differentiates_in_threads():
-            # PyTorch starts its threads in the first backward pass of the process, and refuses gradients of a
-            # device that is registered later. This device runs work in order, so it needs no threads.
-            _differentiate_in_threads(False)
+        last = self._last
+        if last is not None and not kwargs:
+            result = last.call(args)
+            if result is not UNLIKE:
+                return result
+        run_backward_here()
         look = None
         if self._looks and not kwargs:
-            try:
-                look = self._looks.get(args[0].shape)
-            except AttributeError:  # a number in place of the first tensor, as in `5 // x`
-                look = None
+            look = self._looks.get(getattr(args[0], "shape", None))  # 5 // x passes the number first
             if look is not None:
-                operands = look.operands(args)
-                if operands is not None:
-                    return lazy.run_or_add(look.plan, operands)
+                result = UNLIKE if look is last else look.call(args)
+                if result is not UNLIKE:
+                    self._last = look
+                    return result
                 look.missed += 1
         call = Call(self._numbers)
         key = call.describe(args, kwargs)
@@ -81,13 +79,14 @@ class Operator:
         if not kwargs and (look is None or look.missed > _MISSES):
             look = look_of(call, args, plan)
             if look is not None:
-                self._looks[args[0].shape] = look
+                self._looks[args[0].shape] = self._last = look
         return lazy.run_or_add(plan, call)
 
     def forget(self, key: tuple[Any, ...]) -> None:
         """Drop the plan of a key, and all that recognizes calls, since it holds plans too."""
         self.plans.pop(key, None)
         self._looks.clear()
+        self._last = None
 
     def _made(
         self, key: tuple[Any, ...], call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -155,7 +154,9 @@ class _Kept:
 
 
 _kept = _Kept()
-give_up_when_scarce(_kept.clear)
+clear = _kept.clear
+"""Drop all cached plans."""
+give_up_when_scarce(clear)
 
 
 def plan_count() -> int:

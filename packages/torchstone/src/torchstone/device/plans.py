@@ -12,22 +12,23 @@ from ..compiler.checks import Check
 from ..config import config
 from ..dtypes import DType
 from ..errors import EngineError, raise_failed_checks
-from ..torch_internals.device_tensors import put_on
+from ..torch_internals.device_tensors import maker, put_on
 from . import engine, random
 from .calls import Operands
 from .layout import Layout
-from .storage import box_of, memory, new_storage, tensor_maker
+from .storage import box_of, device, memory, new_storage, tensor_maker
 
 
 class New:
     """A result that has a storage of its own."""
 
-    __slots__ = ("holding", "layout", "nbytes")
+    __slots__ = ("holding", "layout", "maker", "nbytes")
 
     def __init__(self, layout: Layout, dtype: torch.dtype, nbytes: int) -> None:
         self.layout = layout
         self.nbytes = nbytes
-        self.holding = tensor_maker(layout.dtype, dtype, nbytes, layout.size, layout.stride)
+        self.maker = maker(device(), dtype, layout.size, layout.stride, nbytes)
+        self.holding = tensor_maker(self.maker, layout.dtype, nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,11 @@ class Plan:
             put_on(tensor, storage, one.size, one.stride, tensor.storage_offset())
 
 
+def first_new(_: Sequence[torch.Tensor], made: list[torch.Tensor]) -> torch.Tensor:
+    """The ``answer`` of a plan whose result is its first new tensor."""
+    return made[0]
+
+
 def answer_of(template: Any) -> Callable[[Sequence[torch.Tensor], list[torch.Tensor]], Any]:
     """Return the function that makes an operator's result from the call's tensors and the new ones.
 
@@ -129,7 +135,7 @@ def answer_of(template: Any) -> Callable[[Sequence[torch.Tensor], list[torch.Ten
     """
     match template:
         case ("new", 0):
-            return lambda _, made: made[0]
+            return first_new
         case ("argument", int(place)):
             return lambda given, _: given[place]
         case _:

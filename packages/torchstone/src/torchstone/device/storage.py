@@ -25,10 +25,13 @@ DEVICE_TYPE = "pjrt"
 class Pending:
     """An array yet to be computed: one result of a batch of calls (:mod:`.lazy`) that runs when needed."""
 
-    __slots__ = ("_array", "_failure", "batch", "number")
+    __slots__ = ("_array", "_failure", "allocation", "batch", "number", "uncounted")
 
     batch: Any
     number: int
+    uncounted: int
+    """The bytes that memory statistics count once the batch has run; 0 if they count the box already."""
+    allocation: Allocation | None
     _array: Any
     _failure: str  # not an error, because its traceback would keep alive the tensors of its frames
 
@@ -49,15 +52,40 @@ class Pending:
     def resolve(self, array: Any, error: BaseException | None = None) -> None:
         """Take the result of the batch that has run, or the error that stopped it."""
         self._array = array
+        self.allocation = new_allocation(self.uncounted) if self.uncounted and error is None else None
         self._failure = "" if error is None else f"{type(error).__name__}: {error}"
         self.batch = None
 
 
-def pending_result(batch: Any, number: int) -> Pending:
+def pending_result(batch: Any, number: int, uncounted: int) -> Pending:
     """Return the result of a batch that has this number. A method ``__init__`` would take twice as long."""
     made = Pending()
     made.batch = batch
     made.number = number
+    made.uncounted = uncounted
+    return made
+
+
+class Allocation:
+    """Bytes that the memory statistics count until this object dies."""
+
+    __slots__ = ("nbytes",)
+
+    nbytes: int
+
+    def __del__(self) -> None:
+        memory.allocated -= self.nbytes
+        memory.freed += 1
+
+
+def new_allocation(nbytes: int) -> Allocation:
+    """Count ``nbytes`` from now on."""
+    made = Allocation()
+    made.nbytes = nbytes
+    memory.allocated += nbytes
+    if memory.allocated > memory.peak:
+        memory.peak = memory.allocated
+    memory.allocations += 1
     return made
 
 
@@ -66,17 +94,15 @@ class Box:
 
     ``array`` is flat and holds all ``nbytes`` as elements of ``dtype``. It is None until something is
     written, which reads as zeros, and a :class:`Pending` until the call that writes it has run.
+    ``allocation`` is None until the call that makes the box has run.
     """
 
-    __slots__ = ("__weakref__", "array", "dtype", "nbytes")
+    __slots__ = ("__weakref__", "allocation", "array", "dtype", "nbytes")
 
+    allocation: Allocation | None
     array: Any
     dtype: DType
     nbytes: int
-
-    def __del__(self) -> None:
-        memory.allocated -= self.nbytes
-        memory.freed += 1
 
     def replace(self, array: Any, dtype: DType) -> None:
         """Hold the array that a program wrote."""
@@ -85,8 +111,12 @@ class Box:
 
     def ready(self) -> Any:
         """Return the array; runs pending calls first, and makes zeros if nothing was written."""
-        if type(self.array) is Pending:
-            self.array = self.array.array()
+        promise = self.array
+        if type(promise) is Pending:
+            array = promise.array()
+            if promise.uncounted:
+                self.allocation = promise.allocation
+            self.array = array
         if self.array is None:
             self.array = zeros(self.nbytes // self.dtype.itemsize, self.dtype)
         return self.array
@@ -95,14 +125,11 @@ class Box:
         """Grow to at least ``nbytes``; new bytes are zero. Without ``keep``, the caller writes all bytes."""
         if nbytes <= self.nbytes:
             return
-        held = self.ready() if keep and self.array is not None else None
-        if held is None:
-            memory.take(nbytes - self.nbytes)
-        else:
-            memory.require(nbytes - self.nbytes)
-            self.array, self.dtype = engine.grown(held, self.dtype, nbytes)
-            memory.take(nbytes - self.nbytes)
+        memory.require(nbytes - self.nbytes)
+        if keep and self.array is not None:
+            self.array, self.dtype = engine.grown(self.ready(), self.dtype, nbytes)
         self.nbytes = nbytes
+        self.allocation = new_allocation(nbytes)
 
 
 def new_box(array: Any, dtype: DType, nbytes: int) -> Box:
@@ -110,9 +137,9 @@ def new_box(array: Any, dtype: DType, nbytes: int) -> Box:
 
     Raises ``torch.OutOfMemoryError`` if that exceeds ``config.device_memory_limit``.
     """
-    memory.take(nbytes)
-    memory.allocations += 1
+    memory.require(nbytes)
     box = Box()
+    box.allocation = None if type(array) is Pending and array.uncounted else new_allocation(nbytes)
     box.array = array
     box.dtype = dtype
     box.nbytes = nbytes
@@ -128,21 +155,13 @@ def zeros(count: int, dtype: DType) -> Any:
 
 
 class Memory:
-    """The number of bytes in boxes, counted as an allocator would."""
+    """The number of bytes in boxes, counted as an allocator would. See :class:`Allocation`."""
 
     def __init__(self) -> None:
         self.allocated = 0
         self.peak = 0
         self.allocations = 0
         self.freed = 0
-
-    def take(self, nbytes: int) -> None:
-        """Add ``nbytes``; raise ``torch.OutOfMemoryError`` if that exceeds ``config.device_memory_limit``."""
-        if config.device_memory_limit:
-            self.require(nbytes)
-        self.allocated += nbytes
-        if self.allocated > self.peak:
-            self.peak = self.allocated
 
     @staticmethod
     def exceeded(error: EngineError) -> Exception:
@@ -204,10 +223,13 @@ def new_tensor(
 
 
 def tensor_maker(
-    element: DType, dtype: torch.dtype, nbytes: int, size: tuple[int, ...], stride: tuple[int, ...]
+    maker: tuple[Callable[[Any], torch.Tensor], Callable[[], Any]], element: DType, nbytes: int
 ) -> Callable[[Any], torch.Tensor]:
-    """Return a function from an array to a tensor, like :func:`new_tensor` but faster for repeated calls."""
-    read, source = device_tensors.maker(device(), dtype, size, stride, nbytes)
+    """Return a function from an array to a tensor, like :func:`new_tensor` but faster for repeated calls.
+
+    ``maker`` is what :func:`~torchstone.torch_internals.device_tensors.maker` returns.
+    """
+    read, source = maker
 
     def holding(array: Any) -> torch.Tensor:
         tensor = read(source())

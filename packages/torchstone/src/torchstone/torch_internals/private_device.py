@@ -21,9 +21,8 @@ from .probing import Internal
 _DEVICE = "the pjrt device"
 setup = Internal("torch.utils.backend_registration._setup_privateuseone_for_python_backend", _DEVICE)
 backend_name = Internal("torch._C._get_privateuse1_backend_name", _DEVICE)
-differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEVICE)
-"""Whether backward passes that this thread starts run in several threads, one per device."""
-differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
+_differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEVICE).get()
+_differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE).get()
 _eval_frame = Internal("torch._C._dynamo.eval_frame", _DEVICE)
 _inductor = Internal("torch._TorchCompileInductorWrapper", _DEVICE)
 _tensor_str = Internal("torch._tensor_str", _DEVICE)
@@ -32,6 +31,16 @@ KEY = "PrivateUse1"
 AUTOCAST_KEY = "AutocastPrivateUse1"
 _AUTOCAST = torch._C.DispatchKeySet(DispatchKey.AutocastCPU).add(torch._C._dispatch_key_parse(AUTOCAST_KEY))
 _CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
+
+
+def run_backward_here() -> None:
+    """Make backward passes that this thread starts run in it, and not in one thread per device.
+
+    PyTorch starts its threads in the first backward pass of the process, and refuses gradients of a device
+    that is registered later. A device that runs work in order needs no threads.
+    """
+    if _differentiates_in_threads():
+        _differentiate_in_threads(False)
 
 
 def redispatched(overload: OpOverload) -> Callable[..., Any]:
