@@ -169,6 +169,20 @@ def test_the_default_dtype_is_compared() -> None:
         torch.set_default_dtype(torch.float32)
 
 
+def test_the_default_dtype_decides_nothing_beside_floating_tensors(recognized: list[bool]) -> None:
+    multiply = Operator("mul.Tensor")
+    x = _numbers(DEVICE, 3)
+    before = [multiply(x, factor) for factor in (1.5, 2.5)]
+    torch.set_default_dtype(torch.float64)
+    try:
+        after = multiply(x, 3.5)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert recognized == [True, True]
+    assert {one.dtype for one in (*before, after)} == {torch.float32}
+    assert after.tolist() == [0.0, 3.5, 7.0]
+
+
 def test_a_look_that_fails_too_often_is_replaced(recognized: list[bool]) -> None:
     multiply = Operator("mul.Tensor")
     x, narrow, wide = _numbers(DEVICE, 4), _numbers(DEVICE, 1), _numbers(DEVICE, 4)

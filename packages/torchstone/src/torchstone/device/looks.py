@@ -33,6 +33,7 @@ _SHARED = {
     "Operands": Operands,
     "Pending": Pending,
     "run_or_add": lazy.run_or_add,
+    "storage_of": torch.Tensor.untyped_storage,
     "UNLIKE": UNLIKE,
 }
 """The names of what all looks use."""
@@ -93,7 +94,9 @@ def look_of(call: Call, args: Sequence[Any], plan: Plan) -> Look | None:
         names["read"], names["source"] = new.maker
         names["element"], names["nbytes"] = new.layout.dtype, new.nbytes
     names |= _SHARED
-    return Look(_code(tuple(kinds), reads, tuple(names))(**names))
+    # With floating-point tensors alone, PyTorch's default dtype decides nothing.
+    by_default = not all(one.is_floating_point() for one in call.tensors)
+    return Look(_code(tuple(kinds), by_default, reads, tuple(names))(**names))
 
 
 def _only_makes_one(plan: Plan) -> bool:
@@ -109,16 +112,17 @@ def _fills(tensor: torch.Tensor, box: Box) -> bool:
 
 @cache
 def _code(
-    kinds: tuple[str, ...], reads: tuple[int, ...] | None, names: tuple[str, ...]
+    kinds: tuple[str, ...], by_default: bool, reads: tuple[int, ...] | None, names: tuple[str, ...]
 ) -> Callable[..., Callable[[tuple[Any, ...]], Any]]:
     """Return a function that makes the ``call`` of a look from what :func:`look_of` puts under ``names``.
 
+    ``by_default`` says whether the plan depends on PyTorch's default dtype.
     ``reads`` are the tensors that the program takes, in order, if the code adds calls to a batch.
     """
     # Variables of an outer function are faster than globals, which Python caches for one function only.
     lines = [f"def make({', '.join(names)}):", "    def call(args):"]
     tensors = [place for place, kind in enumerate(kinds) if kind in ("whole", "part")]
-    lines += (f"        {line}" for line in _comparison(kinds, tensors))
+    lines += (f"        {line}" for line in _comparison(kinds, by_default, tensors))
     if reads is not None:
         lines += (f"        {line}" for line in _addition(kinds, [tensors[one] for one in reads]))
     lines += (f"        {line}" for line in _rest(kinds, tensors))
@@ -132,17 +136,17 @@ def _tuple(items: Iterable[str]) -> str:
     return f"({''.join(f'{item}, ' for item in items)})"
 
 
-def _comparison(kinds: tuple[str, ...], tensors: list[int]) -> Iterator[str]:
+def _comparison(kinds: tuple[str, ...], by_default: bool, tensors: list[int]) -> Iterator[str]:
     """Yield the lines that return ``UNLIKE`` if the arguments look different."""
     given = _tuple(f"given_{place}" for place in tensors)
-    yield f"if len(args) != {len(kinds)} or default_dtype() is not default:"
+    yield f"if len(args) != {len(kinds)}{' or default_dtype() is not default' if by_default else ''}:"
     yield "    return UNLIKE"
     yield f"{_tuple(f'given_{place}' for place in range(len(kinds)))} = args"
     yield f"if not alike{given}:"
     yield "    return UNLIKE"
     yield "try:"
     for place in tensors:
-        yield f"    box_{place} = given_{place}.untyped_storage().box"
+        yield f"    box_{place} = storage_of(given_{place}).box"
     yield "except AttributeError:  # PyTorch itself made the storage"
     yield "    return UNLIKE"
     yield f"if {' or '.join(_differences(kinds, tensors))}:"
@@ -162,8 +166,7 @@ def _addition(kinds: tuple[str, ...], reads: list[int]) -> Iterator[str]:
     yield "batch = mode.open"
     wanted = "(batch.in_context or config.device_lazy)"
     yield f"if batch is not None and {wanted} and not config.device_memory_limit:"
-    yield "    count = batch.count"
-    yield "    codes = batch.codes"
+    yield "    count, codes, calls, promises = batch.count, batch.codes, batch.calls, batch.promises"
     for place in reads:
         yield f"    array = box_{place}.array"
         yield "    if type(array) is Pending and array.batch is batch:"
@@ -173,25 +176,24 @@ def _addition(kinds: tuple[str, ...], reads: list[int]) -> Iterator[str]:
     yield f"    if {' and '.join(f'code_{place} is not None' for place in reads) or 'True'}:"
     yield "        promise = Pending()"
     yield "        promise.batch = batch"
-    yield "        promise.number = len(batch.promises)"
+    yield "        promise.number = len(promises)"
     yield "        promise.uncounted = nbytes"
     yield "        made = read(source())"
-    yield "        made.untyped_storage().box = box = Box()"
+    yield "        storage_of(made).box = box = Box()"
     yield "        box.array = promise"
     yield "        box.dtype = element"
     yield "        box.nbytes = nbytes"
     yield "        box.allocation = None"
-    yield f"        added = {_tuple(['plan', *(f'code_{place}' for place in reads)])}"
-    yield "        promises = (promise,)"
+    yield f"        added, promised = {_tuple(['plan', *(f'code_{place}' for place in reads)])}, (promise,)"
     for name, given in numbers.items():
         yield f"        {name} = {given}"
     yield "        if not batch.closed and batch.count == count:  # no call from here on, see Batch.add"
-    yield "            batch.calls += added"
-    yield "            batch.promises += promises"
+    yield "            calls += added"
+    yield "            promises += promised"
     for name in numbers:
         yield f"            batch.{name} += {name}"
-    yield "            batch.count += 1"
-    yield "            if batch.count >= batch.limit:"
+    yield "            batch.count = count = count + 1"
+    yield "            if count >= batch.limit:"
     yield "                batch.run()"
     yield "            return made"
 

@@ -137,7 +137,8 @@ def new_box(array: Any, dtype: DType, nbytes: int) -> Box:
 
     Raises ``torch.OutOfMemoryError`` if that exceeds ``config.device_memory_limit``.
     """
-    memory.require(nbytes)
+    if config.device_memory_limit:
+        memory.require(nbytes)
     box = Box()
     box.allocation = None if type(array) is Pending and array.uncounted else new_allocation(nbytes)
     box.array = array
