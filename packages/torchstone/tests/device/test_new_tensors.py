@@ -13,6 +13,8 @@ import torch
 from torchstone.device.storage import device
 from torchstone.torch_internals import device_tensors
 
+from .test_operators import DTYPES
+
 SIZES = [((), ()), ((3,), (1,)), ((2, 3), (3, 1)), ((2, 3), (1, 2)), ((0, 4), (4, 1)), ((2, 1, 5), (5, 7, 1))]
 
 
@@ -35,24 +37,6 @@ class Maker:
 
     def __call__(self) -> torch.Tensor:
         return self._read(self._source())
-
-
-DTYPES = [
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.uint16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.float8_e4m3fn,
-    torch.complex64,
-    torch.complex128,
-]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
