@@ -118,11 +118,11 @@ if hasattr(os, "register_at_fork"):
 
 def run_or_add(plan: Plan, call: Operands) -> Any:
     """Make the call now, or add it to the batch: then the result has its sizes now and its values later."""
+    run_backward_here()
     wanted = mode.wanted
     if wanted is None:
         wanted = config.device_lazy
     if not wanted or plan.program is None or plan.moved:  # resizing a written argument is too rare to batch
-        run_backward_here()
         return plan(call)
     if config.device_memory_limit:
         plan.require_memory(call)
@@ -131,7 +131,6 @@ def run_or_add(plan: Plan, call: Operands) -> Any:
         batch = mode.batch
         if batch is None or batch.closed:
             batch = mode.batch = Batch()
-            run_backward_here()
             with _open_lock:
                 _open.add(batch)
         made = batch.add(plan, call, seeds)
@@ -217,20 +216,15 @@ class Batch:
             inputs.append(engine.from_host(call.tensors[host].clone()))
         number = len(self.promises)
         promises: list[Pending | None] = []
-        overwritten = []
-        for place, _ in plan.writes:
-            box = boxes[place]
-            overwritten.append(self._held(box, codes))
-            promises.append(pending_result(self, number, 0 if box.allocation else box.nbytes))
-            number += 1
-        replaced = {~held for _, held, _ in overwritten if type(held) is int and held < 0}
-        written = [boxes[place] for place, _ in plan.writes]
-        writing = map(
-            setattr,
-            written * 2,
-            ["array"] * len(written) + ["dtype"] * len(written),
-            [*promises, *(element for _, element in plan.writes)],
-        )
+        if plan.writes:
+            written = [boxes[place] for place, _ in plan.writes]
+            overwritten = [self._held(box, codes) for box in written]
+            replaced = {~held for _, held, _ in overwritten if type(held) is int and held < 0}
+            for box in written:
+                promises.append(pending_result(self, number, 0 if box.allocation else box.nbytes))
+                number += 1
+            names = ["array"] * len(written) + ["dtype"] * len(written)
+            writing = map(setattr, written * 2, names, [*promises, *(element for _, element in plan.writes)])
         made = []
         for one in plan.new:
             promise = pending_result(self, number, 0 if config.device_memory_limit else one.nbytes)
@@ -260,7 +254,7 @@ class Batch:
             self.checked = True
             self._lines[count] = line
         self.count += 1
-        if written:
+        if plan.writes:
             self._overwritten[count] = overwritten
             self._replaced |= replaced
             any(writing)  # a loop in C

@@ -156,7 +156,7 @@ def _comparison(kinds: tuple[str, ...], by_default: bool, tensors: list[int]) ->
 def _addition(kinds: tuple[str, ...], reads: list[int]) -> Iterator[str]:
     """Yield the lines that add the call to the open batch and return the new tensor.
 
-    They fall through to the rest if there is no such batch or if it does not have all arrays yet.
+    If no batch is open, or if the batch lacks one of the arrays, the lines after them make the call.
     """
     numbers = {
         name: _tuple(f"given_{place}" for place, kind in enumerate(kinds) if kind == which)

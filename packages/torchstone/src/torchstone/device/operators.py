@@ -59,7 +59,6 @@ class Operator:
             result = last.call(args)
             if result is not UNLIKE:
                 return result
-        run_backward_here()
         look = None
         if self._looks and not kwargs:
             look = self._looks.get(getattr(args[0], "shape", None))  # 5 // x passes the number first
@@ -75,6 +74,7 @@ class Operator:
         if plan is None:
             plan = self._made(key, call, args, kwargs)
         if type(plan) is not Plan:
+            run_backward_here()
             return fall_back(self.overload, call, args, kwargs, str(plan))
         if not kwargs and (look is None or look.missed > _MISSES):
             look = look_of(call, args, plan)
