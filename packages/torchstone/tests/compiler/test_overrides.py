@@ -70,6 +70,22 @@ def test_an_override_is_made_again_for_other_kernels() -> None:
         operator._dispatch_cache.clear()
 
 
+def test_changes_of_other_code_stay() -> None:
+    operator, keys = aten.linear.default, torch._C.DispatchKey
+    operator.py_kernels[keys.CPU] = keep
+    try:
+        with overriding({operator: keep}):
+            operator.py_kernels[keys.CUDA] = decompose
+            del operator.py_kernels[keys.CPU]
+        assert operator.py_kernels == {keys.CUDA: decompose}
+        with overriding({operator: keep}):
+            operator.py_kernels = other = {keys.CPU: keep}
+        assert operator.py_kernels is other
+    finally:
+        operator.py_kernels = {}
+        operator._dispatch_cache.clear()
+
+
 def test_composites_are_pytorchs_own() -> None:
     library = torch.library.Library("torchstone_overrides", "DEF")
     library.define("twice(Tensor x) -> Tensor")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..torch_internals import export
-from ..torch_internals.dispatch import kernels, python_kernels
-from ..torch_internals.fake import fake_rules, placed_rules
+from ..torch_internals.dispatch import exchanged_tables, kernel_table, python_kernels
+from ..torch_internals.fake import fake_rules, placed_rule
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.patches import Patch, patched, tracing
 
@@ -23,10 +23,10 @@ Expansion = Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Override:
-    """The changes that give an operator an expansion while its tables are ``before``."""
+    """The tables that give an operator an expansion while its own tables are ``before``."""
 
     before: tuple[Any, ...]
-    kernels: Patch
+    kernels: Mapping[Any, Expansion]
     rule: Expansion | None
 
 
@@ -42,18 +42,22 @@ def overriding(expansions: Mapping[OpOverload, Expansion]) -> Iterator[None]:
     with tracing():
         overrides = {operator: _override(operator, expansion) for operator, expansion in expansions.items()}
         rules = {operator: one.rule for operator, one in overrides.items() if one.rule is not None}
-        with patched(placed_rules(rules), *(override.kernels for override in overrides.values())):
+        tables = {operator: one.kernels for operator, one in overrides.items()}
+        with patched(Patch(fake_rules(), rules)), exchanged_tables(tables):
             yield
 
 
 def _override(operator: OpOverload, expansion: Expansion) -> _Override:
-    present = python_kernels(operator)
-    before = (dict(present), fake_rules().get(operator))
+    present, given = python_kernels(operator), fake_rules().get(operator)
     known = _MADE.get((operator, expansion))
-    if known is None or known.before != before:
+    if known is None or known.before != (present, given):
         after, rule = export.overridden_tables(operator, expansion)
         changed = {key: one for key, one in after.items() if present.get(key) is not one}
-        known = _MADE[operator, expansion] = _Override(before, kernels(operator, changed), rule)
+        known = _MADE[operator, expansion] = _Override(
+            (dict(present), given),
+            kernel_table(operator, changed),
+            None if rule is None else placed_rule(operator, rule),
+        )
     return known
 
 

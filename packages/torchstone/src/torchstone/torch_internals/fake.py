@@ -25,6 +25,7 @@ __all__ = [
     "detect_fake_mode",
     "fake_rules",
     "forgetting_sizes",
+    "placed_rule",
     "placed_rules",
     "rules",
 ]
@@ -122,10 +123,12 @@ def fake_rules() -> dict[Any, Callable[..., Any]]:
 
 def placed_rules(added: Mapping[Any, Callable[..., Any]]) -> Patch:
     """Return a patch that adds rules ``(mode, overload, *args)``, by overload, in the thread that traces."""
-    theirs = fake_rules()
-    return Patch(
-        theirs, {one: for_tracing_thread(rule, theirs.get(one, _no_rule)) for one, rule in added.items()}
-    )
+    return Patch(fake_rules(), {one: placed_rule(one, rule) for one, rule in added.items()})
+
+
+def placed_rule(overload: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``rule`` as :func:`placed_rules` puts it into the table."""
+    return for_tracing_thread(rule, fake_rules().get(overload, _no_rule))
 
 
 def _no_rule(*_: Any, **__: Any) -> Any:
