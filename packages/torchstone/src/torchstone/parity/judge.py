@@ -78,6 +78,7 @@ class Judge:
         others: Callable[[], Sequence[Array]] = tuple,
         *,
         apart: bool = False,
+        around_eager: bool = False,
     ) -> Iterator[tuple[str, Comparison]]:
         """Yield verdicts on ``actual``, each with a prefix for its name; the elements have an empty prefix.
 
@@ -85,7 +86,8 @@ class Judge:
         called only if the tolerance does not decide. Then the size is compared too, that is, the projection
         of ``actual`` on the result nearest to it. The size shows an error that all elements share, even if
         it is smaller than the rounding error of each element. ``apart`` says that the other results do not
-        lie around ``expected``, so that only they measure what rounding does.
+        lie around ``expected``, so that only they measure what rounding does. ``around_eager`` compares with
+        ``expected`` in place of the nearest result.
         """
         everywhere = self.dtype in SIXTEEN_BITS
         plain = compare(actual, expected, self._tolerance(expected))
@@ -96,7 +98,7 @@ class Judge:
         runs = [one for one in others() if one.shape == expected.shape]
         if not apart or not runs:
             runs.insert(0, expected)
-        nearest = min([truth, *runs], key=lambda one: _distance(one, actual))
+        nearest = expected if around_eager else min([truth, *runs], key=lambda one: _distance(one, actual))
         control, *more = _measures(nearest, truth, runs)
         yield (
             "",
@@ -135,25 +137,60 @@ class Judge:
         If the usual kernels do not explain a difference, the others may: which result is computed can
         depend on a decision, such as that of a ReLU, that the errors of one kind of kernel never change.
         """
+        found = self._verdict(actual, expected, truth, others.usual, in_training=in_training)
+        if found[1].passed:
+            return found
+        return self._verdict(
+            actual, expected, truth, others.without_onednn, in_training=in_training, apart=True
+        )
+
+    def is_other_branch(
+        self,
+        actual: Array,
+        expected: torch.Tensor,
+        truth: torch.Tensor | None,
+        others: Others[torch.Tensor],
+        *,
+        in_training: bool,
+    ) -> bool:
+        """Whether roundings around eager's own result do not explain ``actual``.
+
+        If :meth:`decide` passes it all the same, a rounding decides between branches: ``actual`` belongs to
+        another result, which float64 or other roundings give.
+        """
+        around = self._verdict(
+            actual, expected, truth, others.usual, in_training=in_training, around_eager=True
+        )
+        return not around[1].passed
+
+    def _verdict(
+        self,
+        actual: Array,
+        expected: torch.Tensor,
+        truth: torch.Tensor | None,
+        runs: Callable[[], Sequence[torch.Tensor]],
+        *,
+        in_training: bool,
+        apart: bool = False,
+        around_eager: bool = False,
+    ) -> tuple[str, Comparison]:
+        """Return the first failed one of :meth:`verdicts`, or else the one on the elements."""
         scale = self.scale(expected, in_training=in_training)
 
         def scaled(value: torch.Tensor) -> Array:
             return to_numpy(value if scale == 1 else value * scale)
 
-        def verdict(runs: Callable[[], Sequence[torch.Tensor]], *, apart: bool) -> tuple[str, Comparison]:
-            verdicts = list(
-                self.verdicts(
-                    actual if scale == 1 else numpy.asarray(actual * scale, actual.dtype),
-                    scaled(expected),
-                    None if truth is None else scaled(truth),
-                    lambda: [scaled(one) for one in runs()],
-                    apart=apart,
-                )
+        verdicts = list(
+            self.verdicts(
+                actual if scale == 1 else numpy.asarray(actual * scale, actual.dtype),
+                scaled(expected),
+                None if truth is None else scaled(truth),
+                lambda: [scaled(one) for one in runs()],
+                apart=apart,
+                around_eager=around_eager,
             )
-            return next((one for one in verdicts if not one[1].passed), verdicts[0])
-
-        found = verdict(others.usual, apart=False)
-        return found if found[1].passed else verdict(others.without_onednn, apart=True)
+        )
+        return next((one for one in verdicts if not one[1].passed), verdicts[0])
 
     def scale(self, expected: torch.Tensor, *, in_training: bool) -> float | int:
         """Return a factor that makes the absolute tolerance relative to the largest element, if below 1.
