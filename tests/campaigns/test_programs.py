@@ -465,6 +465,7 @@ def test_programs_are_repeated_from_seed_and_number() -> None:
     assert len({one.definition for one in first}) == 8
 
 
+@pytest.mark.conformance
 def test_programs_call_operators_of_all_families() -> None:
     """They have every family of operators, in-place statements, and every kind of input."""
     texts = Counter[str]()
@@ -562,6 +563,7 @@ def test_later_calls_of_a_module_with_buffers_are_judged_by_float64(tmp_path: Pa
         assert tries.attempt(made)[0] == "values"
 
 
+@pytest.mark.conformance
 def test_exported_programs_are_of_all_kinds() -> None:
     made = [make_exported(0, number) for number in range(60)]
     assert made[:5] == [make_exported(0, number) for number in range(5)]

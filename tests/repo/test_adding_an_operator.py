@@ -98,6 +98,7 @@ def test_a_second_lowering_is_refused(followed: dict[str, Any]) -> None:
         followed["lowers"](followed["overload"])(names["lower"])
 
 
+@pytest.mark.conformance
 def test_the_test_commands_of_the_guide_select_something() -> None:
     short, full = "".join(SHELL.findall(GUIDE.read_text("utf-8"))).splitlines()
     assert full == f"{short} -m conformance"

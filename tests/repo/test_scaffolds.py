@@ -100,6 +100,7 @@ def test_a_lowering_takes_two_files_and_one_body(repo: Path, copy: Copy, empty: 
     assert re.search(r"\b[1-9]\d* passed", filled.stdout)
 
 
+@pytest.mark.conformance
 def test_a_built_in_takes_two_bodies_and_a_point(repo: Path, copy: Copy) -> None:
     root = copy("optest")
     before = tree(root)

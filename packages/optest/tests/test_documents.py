@@ -95,6 +95,7 @@ def walk(page: str, shell: Shell, folder: Path, *, everything: bool = True) -> t
     return commands, promises
 
 
+@pytest.mark.conformance
 def test_the_tutorial(shell: Shell, tmp_path: Path, require_tool: Callable[[str], str]) -> None:
     require_tool("gcc")
     commands, promises = walk("tutorial.md", shell, tmp_path / "work")

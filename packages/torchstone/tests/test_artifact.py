@@ -181,7 +181,7 @@ print((peak("VmHWM") - before) / (2 * 4 * 5000 * 5000))
 """
 
 
-@pytest.mark.kept("shared-0.9-1.3")
+@pytest.mark.conformance
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(("share", "least", "most"), [("shared", 0.9, 1.3), ("copied", 1.9, 2.3)])
 def test_an_export_takes_the_memory_of_the_weights_once_if_it_shares_them(

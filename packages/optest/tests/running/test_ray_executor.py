@@ -106,6 +106,7 @@ def test_killing_cancels_what_has_no_result(cluster: Any) -> None:
             one.result(0)
 
 
+@pytest.mark.conformance
 def test_a_driver_that_cannot_be_set_up_is_told(cluster: Any) -> None:
     from optest.running.ray_executor import RayExecutor
 
@@ -119,6 +120,7 @@ def test_a_driver_that_cannot_be_set_up_is_told(cluster: Any) -> None:
     executor.kill()
 
 
+@pytest.mark.conformance
 def test_a_start_that_a_node_cannot_import_is_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor gives up, and does not try one new worker after the other."""
     from optest.running.ray_executor import RayExecutor

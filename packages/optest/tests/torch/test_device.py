@@ -92,6 +92,7 @@ SIMPLE = (
 """Operators of most categories; no kernel writes through views, because the stand-in has no views."""
 
 
+@pytest.mark.conformance
 def test_the_suite_on_a_stand_in_for_an_accelerator(tmp_path: Path) -> None:
     environment = {
         **os.environ,

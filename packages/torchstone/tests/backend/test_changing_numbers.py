@@ -113,7 +113,7 @@ OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.kept("SGD-0-single", "SGD-1-foreach", "AdamW--foreach", "NAdam--single", "Adagrad--single")
+@pytest.mark.kept("SGD-0-single", "AdamW--foreach")
 @pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=lambda one: one if isinstance(one, str) else "")
 def test_learning_rates(name: str, options: dict[str, Any], foreach: bool) -> None:

@@ -125,6 +125,7 @@ def test_memory_behind_an_empty_tensor(change: Callable[[torch.Tensor], torch.Te
     torch.testing.assert_close(torch.compile(function, backend="torchstone")(x), function(x))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.int64, torch.float32)])
 def test_infinity_is_found_beside_nan(dtypes: tuple[torch.dtype, torch.dtype], invert: bool) -> None:

@@ -74,7 +74,7 @@ def counts(records: list[GraphRecord]) -> dict[str, tuple[int, int]]:
     return {record.kind: (record.native[LAYER], record.native[BACKWARD]) for record in records}
 
 
-@pytest.mark.kept("lstm-projected", "gru", "rnn-tanh")
+@pytest.mark.kept("gru")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_agree_with_eager(name: str) -> None:
     network = NETWORKS[name]()

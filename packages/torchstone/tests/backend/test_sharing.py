@@ -50,6 +50,7 @@ def write_both(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Te
     return a + b, b
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore::torchstone.errors.FallbackWarning")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("first", ["apart", "meeting", "side by side", "in turns"])

@@ -85,7 +85,7 @@ def _compare(want: Sequence[Any], got: Sequence[Any]) -> None:
             assert one.stride() == other.stride()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", CASES)
@@ -197,6 +197,7 @@ def test_branches_take_sizes_that_depend_on_values(dynamic: bool) -> None:
 PLACES = torch.tensor([2, 0, 1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [

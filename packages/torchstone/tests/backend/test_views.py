@@ -128,7 +128,7 @@ def test_with_other_sizes(name: str) -> None:
     three_calls(VIEWS[name])
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", VIEWS)
 def test_gradients_with_other_sizes(name: str) -> None:
     function = VIEWS[name]

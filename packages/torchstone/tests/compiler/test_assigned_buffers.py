@@ -75,6 +75,7 @@ STEPS = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__.strip("_"))
 def test_later_calls_see_the_new_values(step: Callable[..., Tensor], depth: int, tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ STEPS = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__.strip("_"))
 def test_writes_through_data_are_those_of_eager_pytorch(step: Step, depth: int, tmp_path: Path) -> None:

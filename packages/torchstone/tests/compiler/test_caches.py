@@ -124,6 +124,7 @@ def test_no_tensor_of_a_cache_stays_behind() -> None:
     assert [one.tolist() for one in leaves if isinstance(one, torch.Tensor)] == [[0.0], [1.0, 1.0]]
 
 
+@pytest.mark.conformance
 def test_caches_are_compared() -> None:
     found = verify(Model("gpt2", made(gpt2), (tokens(2, 5),)))
     assert found.passed

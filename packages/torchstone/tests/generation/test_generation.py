@@ -97,6 +97,7 @@ def eager(
     return model.generate(prompt, attention_mask=mask, do_sample=False, **options).numpy()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16])
 def test_greedy_tokens_are_those_of_the_model(exported: Exported, length: int) -> None:
     prompt = tokens(2, length)

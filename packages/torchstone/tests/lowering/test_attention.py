@@ -87,7 +87,7 @@ def compiled(attend: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     return torch.compile(lambda *given: attend(*given), backend="torchstone")
 
 
-@pytest.mark.kept("plain", "causal", "grouped", "mask of a batch")
+@pytest.mark.kept("causal", "grouped")
 @pytest.mark.usefixtures("in_small_blocks")
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_attention_in_blocks(shapes: str) -> None:

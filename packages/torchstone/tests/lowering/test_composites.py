@@ -185,7 +185,7 @@ def emitters() -> list[object]:
     return found
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("entry", emitters())
 def test_replaced_by_name_it_still_agrees(entry: Lowering) -> None:
     found = program(entry)

@@ -48,7 +48,7 @@ def changed(leaves: list[Any]) -> Iterator[list[Any]]:
 ENTRIES = [one for one in op_db if one.name not in NOT_CAPTURED and torch.float32 in one.dtypes]
 
 
-@pytest.mark.sampled(48)
+@pytest.mark.sampled(144)
 @pytest.mark.parametrize("op", ENTRIES, ids=lambda op: f"{op.name}-{op.variant_test_name or 'plain'}")
 def test_operands_of_different_dtypes(op: OpInfo) -> None:
     torch.manual_seed(0)

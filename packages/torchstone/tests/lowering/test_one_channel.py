@@ -33,7 +33,7 @@ def values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return torch.randn(shape, dtype=dtype)
 
 
-@pytest.mark.sampled(32)
+@pytest.mark.sampled(96)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("stride", "padding", "dilation"), list(product((1, 2), (0, 2), (1, 2))), ids=str)

@@ -194,7 +194,7 @@ def mentions(sample: Sample, dtype: DType) -> bool:
     return any(leaf is dtype.torch for leaf in pytree.tree_leaves((sample.args, sample.kwargs)))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
 def test_forward(entry: Lowering) -> None:
     run_forward(entry, one_sample_each(entry))

@@ -32,6 +32,7 @@ def test_scale_and_zero_point(name: str) -> None:
         assert torch.equal(zero, expected)
 
 
+@pytest.mark.conformance
 def test_a_dynamic_layer() -> None:
     """With unit weights, the output shows each integer times the scale."""
     identity = torch.eye(8, dtype=torch.int8)

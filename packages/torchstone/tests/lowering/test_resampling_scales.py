@@ -30,7 +30,7 @@ def agrees(function: Any, *tensors: torch.Tensor) -> None:
     )
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize(
     ("name", "dtype"),

@@ -38,6 +38,7 @@ ROUNDED_OTHERWISE = {"add of a multiple": 10, "atan2": 2}
 """How many of 2000 elements may differ: XLA fuses a product and a sum, and eager's atan2 rounds elsewhere."""
 
 
+@pytest.mark.kept("torch.bfloat16")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_operands_are_rounded_as_in_eager(dtype: torch.dtype) -> None:
     x = torch.linspace(-50, 50, 2001).to(dtype)

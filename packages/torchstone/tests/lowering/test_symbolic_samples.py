@@ -214,7 +214,7 @@ def run(entry: Lowering, *, every_axis: bool) -> None:
         assert ("taken" in found) is (name not in one_size), found
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name.removeprefix("aten."))
 def test_a_symbolic_first_axis(entry: Lowering) -> None:
     run(entry, every_axis=False)

@@ -26,7 +26,7 @@ POINTS, PAIRS = sweep(4), grid(40)
 UNARY, BINARY = unary_functions(), binary_functions()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_one_operand_satisfy_the_rule(name: str) -> None:
     found = measure(name, UNARY[name], [POINTS])

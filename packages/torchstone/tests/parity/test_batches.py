@@ -91,6 +91,7 @@ def test_a_transformer_at_eight_lengths() -> None:
         torch.testing.assert_close(program(tokens), model(tokens).detach(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.conformance
 def test_a_convolutional_network_at_four_image_sizes() -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1),

@@ -65,7 +65,7 @@ def line_of(text: str) -> str:
     return f"{__file__}:{number}"
 
 
-@pytest.mark.kept("0.5")
+@pytest.mark.conformance
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_nothing_departs(dropout: float) -> None:
     report = bisect(small(dropout=dropout), fresh_process=False, optimizer="SGD")

@@ -20,7 +20,7 @@ def run(family: str) -> None:
     assert wanted <= found.called
 
 
-@pytest.mark.kept("pooling", "scan")
+@pytest.mark.kept("pooling")
 @pytest.mark.parametrize("family", IN_TESTS)
 def test_some(family: str) -> None:
     run(family)

@@ -117,6 +117,7 @@ def test_every_rule_excludes_something_and_not_everything() -> None:
 # Campaigns ----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 def test_the_suite_notices() -> None:
     before = {one.name: one for one in load()}
     report = run_faults(FEW, lowerings=2, each=2)

@@ -103,6 +103,7 @@ def test_xla_keeps_the_function() -> None:
     assert program.compiled.text.count(" slice(") == 2 * 49
 
 
+@pytest.mark.conformance
 def test_depthwise_convolutions_and_their_gradients() -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(Block(8), Block(8)), torch.randn(2, 8, 10, 10)

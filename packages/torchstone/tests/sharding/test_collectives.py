@@ -241,6 +241,7 @@ def test_another_engine(of_two: torchstone.Program) -> None:
     assert caught.value.hint == 'use engine="pjrt"'
 
 
+@pytest.mark.conformance
 def test_generators_run_on_one_rank() -> None:
     transformers = pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
     from artifact_fixtures import language_model

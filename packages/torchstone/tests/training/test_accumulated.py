@@ -11,6 +11,7 @@ from torchstone.errors import NotFinite
 from training_loops import batches, mlp
 
 
+@pytest.mark.kept("True")
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_a_step_that_raises_leaves_gradients_alone(set_to_none: bool) -> None:
     model, expected = mlp(), mlp()
@@ -33,6 +34,7 @@ def test_a_step_that_raises_leaves_gradients_alone(set_to_none: bool) -> None:
     assert all((p.grad is None) == set_to_none for p in model.parameters())
 
 
+@pytest.mark.kept("0.01")
 @pytest.mark.parametrize("clip_norm", [None, 0.01])
 def test_a_parameter_that_is_frozen_after_it_got_a_gradient(clip_norm: float | None) -> None:
     model, expected = mlp(), mlp()

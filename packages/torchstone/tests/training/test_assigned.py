@@ -75,7 +75,7 @@ CASES: dict[str, tuple[Callable[[Any, Tensor], None], Tensor | None, int]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_buffers_of_another_form(name: str) -> None:
     keep, kept, programs = CASES[name]

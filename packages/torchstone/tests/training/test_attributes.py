@@ -56,6 +56,7 @@ def numbered(module: Any) -> float:
     return float(module.number)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("scale", "programs"), [(counted, 4), (numbered, 4), (kept, 2)])
 def test_a_module_that_counts(scale: Callable[[Any], float], programs: int) -> None:
     model, expected = Scaled(scale), Scaled(scale)
@@ -135,6 +136,7 @@ def adds(p: nn.Parameter, q: nn.Parameter) -> None:
     q.data += (p.data - q.data) * 0.1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("follow", [assigns, adds])
 def test_data_that_a_module_assigns(follow: Callable[[nn.Parameter, nn.Parameter], None]) -> None:
     model, expected = Twins(follow), Twins(follow)

@@ -109,6 +109,7 @@ CONTAINERS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] =
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_containers_are_opened(name: str) -> None:
     """All batches use one program, and code of the step sees the class that the batch has."""
@@ -175,6 +176,7 @@ CONSTANTS: dict[str, tuple[list[Any], int, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_constants_are_known_by_value(name: str) -> None:
     values, programs, read = CONSTANTS[name]

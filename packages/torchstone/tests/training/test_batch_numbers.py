@@ -33,7 +33,7 @@ ASKED: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", ASKED)
 def test_what_code_asks_of_a_number(name: str) -> None:
     function, programs = ASKED[name]

@@ -65,6 +65,7 @@ def test_writes_through_strides() -> None:
         torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("other", [lambda x: x, lambda x: x[0], lambda x: x.view(-1)])
 def test_a_write_that_another_tensor_shows_is_refused(other: Callable[[Tensor], Tensor]) -> None:
     def loss(model: torch.nn.Module, batch: Any) -> Tensor:

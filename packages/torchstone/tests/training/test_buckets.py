@@ -64,6 +64,7 @@ class Transformer(nn.Module):
         return scores - scores.logsumexp(-1, keepdim=True)
 
 
+@pytest.mark.conformance
 def test_losses_of_tokens_and_what_else_comes_back() -> None:
     model = Transformer()
     expected = copy.deepcopy(model)

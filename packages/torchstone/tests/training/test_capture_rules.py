@@ -42,6 +42,7 @@ def squares(result: Tensor, _: Tensor) -> Tensor:
     return result.square().mean()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "behind",
     [neighbors, positive, nn.BatchNorm1d(4, momentum=None)],

@@ -64,7 +64,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-@pytest.mark.kept("sgd-None", "sgd-eager PyTorch", "sgd-eager PyTorch with a fused update", "adagrad-None")
+@pytest.mark.kept("sgd-None", "sgd-eager PyTorch with a fused update")
 @pytest.mark.parametrize(
     ("name", "chosen"),
     [
@@ -284,6 +284,7 @@ class Wide(nn.Module):
         return torch.stack([branch(x).tanh().sin().mean() for branch in self.branches])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slower", [1.0, 2.0])
 def test_a_program_for_little_memory_is_preferred_where_it_is_as_fast(
     slower: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

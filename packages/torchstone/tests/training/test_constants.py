@@ -132,6 +132,7 @@ LOOKS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LOOKS)
 def test_writes_to_what_the_code_looks_at(name: str) -> None:
     """The program stands for these values, so other values need another program."""

@@ -65,6 +65,7 @@ CONTAINERS: dict[str, tuple[Any, Callable[[Any, Tensor], Any], str]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_containers(name: str) -> None:
     own, change, message = CONTAINERS[name]

@@ -93,7 +93,7 @@ _LONG = """
 """
 
 
-@pytest.mark.kept("600-SGD")
+@pytest.mark.conformance
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("steps", [600, 10_000])
 def test_nothing_grows(steps: int, kind: str) -> None:

@@ -92,6 +92,7 @@ CASES: dict[str, tuple[Any, bool, bool, Callable[[nn.Module, int], None], int]] 
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_training_with_another_module(name: str) -> None:
     loss_of, training, frozen, between, programs = CASES[name]

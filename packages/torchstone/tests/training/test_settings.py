@@ -81,6 +81,7 @@ CASES: dict[str, tuple[Change, dict[str, Any], int]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_changed_settings(name: str) -> None:
     change, settings, programs = CASES[name]

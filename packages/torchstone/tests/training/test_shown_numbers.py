@@ -63,6 +63,7 @@ READERS: dict[str, tuple[Make, Callable[[Any], Optimizer]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", READERS)
 def test_numbers_that_schedulers_change(name: str) -> None:
     """Adam's first step is a program of its own, because it makes the state."""

@@ -96,6 +96,7 @@ def trained(function: Callable[[Any, Tensor], Tensor], how: str) -> tuple[list[f
     return losses, net.weight.detach().clone()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_such_a_parameter_is_trained(way: str) -> None:
     losses, weight = trained(WAYS[way], "eager")

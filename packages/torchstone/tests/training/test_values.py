@@ -276,6 +276,7 @@ CONSTANTS: dict[str, Loss] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_values_of_constants(name: str) -> None:
     step, model = step_of(CONSTANTS[name])

@@ -122,6 +122,7 @@ CLASSES: dict[str, tuple[Any, str, Any]] = {
 }
 
 
+@pytest.mark.conformance
 def test_a_class_that_is_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     def patch(what: str) -> Change:
         kind, name, value = CLASSES[what]
@@ -147,7 +148,7 @@ HOOKS: dict[str, Callable[[Any, torch.optim.Optimizer], Any]] = {
 }
 
 
-@pytest.mark.kept("backward", "optimizer")
+@pytest.mark.kept("backward")
 @pytest.mark.parametrize("what", HOOKS)
 def test_a_hook_that_comes_and_goes(what: str) -> None:
     handles: list[Any] = []
@@ -233,6 +234,7 @@ STATE: dict[str, tuple[list[Change], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", STATE)
 def test_what_belongs_together_changes(what: str) -> None:
     changes, make = STATE[what]
@@ -267,6 +269,7 @@ def gained(loss: Tensor) -> Tensor:
     return loss * GAIN * OPTIONS.gain * TABLE["gain"]
 
 
+@pytest.mark.conformance
 def test_what_the_loss_refers_to_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     gain, held = 1.0, torch.ones(())
 
