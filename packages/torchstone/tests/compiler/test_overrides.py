@@ -72,7 +72,7 @@ def test_an_override_is_made_again_for_other_kernels() -> None:
 
 def test_changes_of_other_code_stay() -> None:
     operator, keys = aten.linear.default, torch._C.DispatchKey
-    operator.py_kernels[keys.CPU] = keep
+    before, operator.py_kernels = operator.py_kernels, {keys.CPU: keep}
     try:
         with overriding({operator: keep}):
             operator.py_kernels[keys.CUDA] = decompose
@@ -82,7 +82,7 @@ def test_changes_of_other_code_stay() -> None:
             operator.py_kernels = other = {keys.CPU: keep}
         assert operator.py_kernels is other
     finally:
-        operator.py_kernels = {}
+        operator.py_kernels = before
         operator._dispatch_cache.clear()
 
 

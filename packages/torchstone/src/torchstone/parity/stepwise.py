@@ -1,6 +1,6 @@
 """Judge training one step at a time, where rounding does not explain the values after several steps.
 
-In some models a rounding decides between branches at almost every step: behind a batch norm over two values,
+In some models a rounding decides between branches at a step: behind a batch norm over two values,
 it decides the sign at a ReLU. Each run then goes its own way, and no two runs meet again. So eager PyTorch
 starts each step from the state in which the compiled run starts it, and each step is judged by the rules of
 one step (:mod:`.judge`). No tolerance changes.

@@ -132,7 +132,8 @@ def _check_gradients(work: Work) -> None:
         got = found[name]
         if want is not None and got is not None:
             named = others.each(partial(values_named, name))
-            work.record("gradients", name, to_numpy(got), want, truth.get(name), named)
+            check = work.check("gradients", name, to_numpy(got), want, truth.get(name), named)
+            work.result.checks.append(check)
         elif want is not got:
             where = "eager PyTorch" if got is None else "the compiled model"
             raise OneSided(f"{name} has a gradient only in {where}")

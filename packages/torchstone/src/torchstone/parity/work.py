@@ -189,19 +189,8 @@ class Work:
             def at_position(runs: Sequence[Any], i: int = i) -> list[torch.Tensor]:
                 return [values_of(one, len(found))[i] for one in runs]
 
-            self.record(stage, name, array, want, true, self.other_results.each(at_position))
-
-    def record(
-        self,
-        stage: Stage,
-        name: str,
-        found: Array,
-        expected: torch.Tensor,
-        truth: torch.Tensor | None,
-        others: Others[torch.Tensor],
-    ) -> None:
-        """Add the verdict on a value; ``others`` returns eager's values with other roundings."""
-        self.result.checks.append(self.check(stage, name, found, expected, truth, others))
+            others = self.other_results.each(at_position)
+            self.result.checks.append(self.check(stage, name, array, want, true, others))
 
     def check(
         self,
