@@ -20,7 +20,9 @@ from ..backend.watching import is_watched
 from ..config import config
 from ..errors import CaptureError
 from ..runtime.decisions import Turns
+from ..torch_internals.dispatch import below_autograd
 from ..torch_internals.training import has_step_hooks, note_step
+from .eager_graph import make_faster
 from .program import StepProgram, WholeStep
 from .recipe import Recipe
 from .state import State
@@ -161,7 +163,12 @@ class EagerStep:
     """A step in eager PyTorch, which runs a graph up to the optimizer's update, and then the optimizer."""
 
     def __init__(self, recipe: Recipe, traced: Traced) -> None:
-        self._optimizer, self._traced = recipe.optimizer, traced
+        make_faster(traced.module)
+        self._optimizer, self._returned, self._graph = (
+            recipe.optimizer,
+            traced.returned,
+            traced.module.forward,
+        )
         self._parameters = [p for p, _ in traced.created]
 
     def __call__(self, state: State, arguments: Sequence[torch.Tensor], *, fused: bool) -> Any:
@@ -170,7 +177,8 @@ class EagerStep:
         try:
             with spans.span("eager", "training step"), torch.no_grad():
                 with _buffers_kept(state), torch.autocast("cpu", enabled=False):
-                    outputs = self._traced.module(*tensors, *arguments)
+                    with below_autograd():
+                        outputs = self._graph(*tensors, *arguments)
                     for p, grad in zip(self._parameters, outputs, strict=False):
                         p.grad = _laid_out_as(p, grad)
                 with _fused(self._optimizer, fused):
@@ -179,7 +187,7 @@ class EagerStep:
             for p in self._parameters:
                 p.grad = None
         note_step(self._optimizer)
-        return self._traced.returned.of(outputs[len(self._parameters) :])
+        return self._returned.of(outputs[len(self._parameters) :])
 
 
 class _NothingUpdated(Exception):

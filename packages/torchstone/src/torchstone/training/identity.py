@@ -43,9 +43,12 @@ class Form:
         self._hash = hash(parts)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Form) and self._hash == other._hash and self.parts == other.parts
-        )
+        if self is other:
+            return True
+        if not isinstance(other, Form) or self._hash != other._hash or self.parts != other.parts:
+            return False
+        self.parts = other.parts  # the next comparison finds the same objects, which is much faster
+        return True
 
     def __hash__(self) -> int:
         return self._hash

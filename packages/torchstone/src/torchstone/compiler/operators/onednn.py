@@ -86,6 +86,7 @@ def run_layer(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], reverse
     of_input, of_hidden = params[:2]
     biases = params[2:] or [of_input.new_zeros(of_input.shape[0])] * 2
     saving = _saving(x, *hx, *params)
+    x = x.contiguous()  # one copy for the kernel and for its derivative
     made = own.onednn_lstm(x, *hx, [of_input, of_hidden, *biases], reverse, saving)
     return list(made[:3])
 

@@ -266,7 +266,7 @@ def by_layers(
             outputs.append(output)
             for states, state in zip(lasts, made, strict=False):
                 states.append(state)
-        x = torch.cat(outputs, -1)
+        x = outputs[0] if directions == 1 else torch.cat(outputs, -1)
         if dropout and train and layer < num_layers - 1:
             x = torch.dropout(x, dropout, True)
     return x, *(torch.stack(states) for states in lasts)
