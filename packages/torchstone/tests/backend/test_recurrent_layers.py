@@ -141,6 +141,21 @@ def test_steps_are_those_of_eager() -> None:
     assert preferred(records) == {"step": {FORWARD: 2, BACKWARD: 2}}
 
 
+@pytest.mark.usefixtures("onednn")
+def test_accumulated_gradients_are_those_of_eager() -> None:
+    model = Network(num_layers=1)
+    twin = copy.deepcopy(model)
+    loss_fn = nn.functional.mse_loss
+    with recorded() as records:
+        step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_fn)
+        for _ in range(2):
+            x, y = torch.randn(4, 3, 6), torch.randn(4, 3, 3)
+            step.accumulate(x, y)
+            loss_fn(twin(x), y).backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in twin.parameters()])
+    assert preferred(records) == {"step": {FORWARD: 1, BACKWARD: 1}}
+
+
 @pytest.mark.kept("True")
 @pytest.mark.parametrize("saving", [False, True])
 def test_both_candidates_compute_the_same(saving: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,8 +150,9 @@ class DividedStep:
     ) -> tuple[Created, list[torch.Tensor]]:
         """See :class:`StepProgram`."""
         results = self._run([*state, *tensors])
-        with torch.no_grad():
-            foreach_copy([state[place] for place in self.updated], results[: len(self.updated)])
+        if self.updated:  # the first step that accumulates gradients only makes them
+            with torch.no_grad():
+                foreach_copy([state[place] for place in self.updated], results[: len(self.updated)])
         made = results[len(self.updated) :]
         count = len(self.traced.created)
         return [reside(self._device, one.contiguous()) for one in made[:count]], made[count:]
