@@ -106,7 +106,8 @@ class Config:
     )
     keep_memory: bool = _setting(
         True,
-        "Let the C library keep up to 1 GiB of freed memory for the next call of a program on the CPU. "
+        "Let the C library keep up to 1 GiB of freed memory for the next call of a program on the CPU, and "
+        "all of it while a program exists that allocates more in a call. "
         "Read once, when the CPU engine starts; holds for the whole process.",
     )
     save_memory: bool = _setting(

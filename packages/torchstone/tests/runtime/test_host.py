@@ -100,3 +100,48 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
     kept, given_back = faults("1"), faults("0")
     assert 2 * kept < given_back
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux and glibc")
+def test_all_freed_memory_stays_while_a_large_program_exists() -> None:
+    """The intermediate value of 64 MiB is more than the limit of 16 MiB, which the test sets."""
+    code = """
+import gc, resource, numpy
+from torchstone.runtime import get_engine, host
+host._KEPT_BYTES = host._LARGEST_THRESHOLD_OF_OLD = 16 << 20
+text = '''func.func @main(%x: tensor<4096x8xf32>) -> tensor<4096x8xf32> {
+  %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+    : (tensor<4096x8xf32>, tensor<4096x8xf32>) -> tensor<4096x4096xf32>
+  %1 = stablehlo.dot_general %0, %x, contracting_dims = [1] x [0]
+    : (tensor<4096x4096xf32>, tensor<4096x8xf32>) -> tensor<4096x8xf32>
+  return %1 : tensor<4096x8xf32>
+}'''
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 20
+engine, x = get_engine("pjrt", "cpu"), numpy.ones((4096, 8), numpy.float32)
+programs = [engine.compile(text) for _ in range(2)]
+for _ in range(5):
+    programs[0](x)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(8):
+    programs[0](x)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+held = resident()
+programs.pop()
+gc.collect()
+print(held - resident())
+programs.clear()
+gc.collect()
+print(held - resident())
+"""
+
+    def figures(keep: str) -> list[int]:
+        environment = {**os.environ, "TORCHSTONE_KEEP_MEMORY": keep, "TORCHSTONE_CACHE": "0"}
+        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        return [int(line) for line in ran.stdout.split()]
+
+    faults, first, last = figures("1")
+    assert 2 * faults < figures("0")[0]
+    assert first < 32
+    assert last > 48

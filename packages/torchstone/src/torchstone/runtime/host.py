@@ -11,13 +11,18 @@ import ctypes
 import functools
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..config import config
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _KEPT_BYTES = 1 << 30
+_UNLIMITED = -1
+_MAPPED_BLOCKS = 65536
+"""glibc's own value of ``M_MMAP_MAX``."""
 _LARGEST_THRESHOLD_OF_OLD = 32 << 20
 """The largest threshold that glibc before 2.35 accepts."""
 
@@ -41,6 +46,41 @@ def keep_freed_memory() -> bool:
         return False
     large = any(adjust(_M_MMAP_THRESHOLD, size) for size in (_KEPT_BYTES, _LARGEST_THRESHOLD_OF_OLD))
     return bool(large and adjust(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+
+
+_lock = threading.RLock()  # the garbage collector may end a program while a thread holds it
+_large_programs = 0
+
+
+def keep_memory_of(program: object, size: int) -> None:
+    """Let glibc keep all freed memory while ``program`` exists, if a call allocates more than 1 GiB.
+
+    ``size`` is what a call allocates, in bytes. Without this, glibc asks the system for such a block in every
+    call and returns it afterwards, and clearing its pages can take as long as the program itself. After the
+    last of these programs, the limit of :func:`keep_freed_memory` holds again.
+    """
+    global _large_programs
+    if size <= _KEPT_BYTES or not keep_freed_memory():
+        return
+    with _lock:
+        _large_programs += 1
+        _keep_all(True)
+    weakref.finalize(program, _end_of_large_program).atexit = False
+
+
+def _end_of_large_program() -> None:
+    global _large_programs
+    with _lock:
+        _large_programs -= 1
+        _keep_all(_large_programs > 0)
+
+
+def _keep_all(everything: bool) -> None:
+    library = ctypes.CDLL(None)
+    library.mallopt(_M_MMAP_MAX, 0 if everything else _MAPPED_BLOCKS)
+    library.mallopt(_M_TRIM_THRESHOLD, _UNLIMITED if everything else _KEPT_BYTES)
+    if not everything:
+        library.malloc_trim(0)
 
 
 def is_long(cost: Mapping[str, float]) -> bool:

@@ -72,7 +72,7 @@ class PjrtEngine:
         """See :class:`~torchstone.runtime.engine.Engine`; raises :class:`EngineError` if XLA refuses."""
         options = options or CompileOptions()
         compiled = self._compiled(modules.as_bytes(module), options)
-        return LoadedProgram(
+        program = LoadedProgram(
             _jaxlib_runs.executor(
                 compiled.handle,
                 self.device.handle,
@@ -85,6 +85,10 @@ class PjrtEngine:
             handle=compiled.handle,
             long=self.device.shares_host_memory and host.is_long(_jaxlib.cost(compiled.handle)),
         )
+        if self.device.shares_host_memory:
+            sizes = _jaxlib.memory_sizes(compiled.handle)
+            host.keep_memory_of(program, sizes.get("intermediate", 0) + sizes.get("outputs", 0))
+        return program
 
     def compile_for_mesh(
         self,
