@@ -62,6 +62,19 @@ def test_a_short_program_leaves_openmp_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert bool(calls) == (torch.get_num_threads() > 1)
 
 
+def printed(code: str, keep: str) -> list[int]:
+    """Run ``code`` with the setting ``keep_memory``, and return the numbers that it prints."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TORCHSTONE_KEEP_MEMORY": keep, "TORCHSTONE_CACHE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return [int(line) for line in ran.stdout.split()]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux and glibc")
 def test_freed_memory_stays() -> None:
     """Results of 64 MB come from fresh pages in every call, or mostly from an earlier call's.
@@ -86,19 +99,7 @@ for _ in range(8):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
-    def faults(keep: str) -> int:
-        environment = {**os.environ, "TORCHSTONE_KEEP_MEMORY": keep, "TORCHSTONE_CACHE": "0"}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        return int(done.stdout)
-
-    kept, given_back = faults("1"), faults("0")
+    (kept,), (given_back,) = printed(code, "1"), printed(code, "0")
     assert 2 * kept < given_back
 
 
@@ -135,13 +136,7 @@ gc.collect()
 print(held - resident())
 """
 
-    def figures(keep: str) -> list[int]:
-        environment = {**os.environ, "TORCHSTONE_KEEP_MEMORY": keep, "TORCHSTONE_CACHE": "0"}
-        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stderr
-        return [int(line) for line in ran.stdout.split()]
-
-    faults, first, last = figures("1")
-    assert 2 * faults < figures("0")[0]
+    faults, first, last = printed(code, "1")
+    assert 2 * faults < printed(code, "0")[0]
     assert first < 32
     assert last > 48

@@ -165,9 +165,8 @@ def elementwise() -> list[OpOverload]:
         one = getattr(packet, schema.overload_name or "default", None)
         if not isinstance(one, OpOverload) or torch.Tag.pointwise not in one.tags:
             continue
-        if not schema_of(one).is_mutable and [str(made.type) for made in schema_of(one).returns] == [
-            "Tensor"
-        ]:
+        results = [str(made.type) for made in schema_of(one).returns]
+        if results == ["Tensor"] and not schema_of(one).is_mutable:
             found.append(one)
     return found
 

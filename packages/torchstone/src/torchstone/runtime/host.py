@@ -49,7 +49,8 @@ def keep_freed_memory() -> bool:
 
 
 _lock = threading.RLock()  # the garbage collector may end a program while a thread holds it
-_large_programs = 0
+_large_programs: set[int] = set()
+"""The identities of the programs for which all memory is kept."""
 
 
 def keep_memory_of(program: object, size: int) -> None:
@@ -59,20 +60,18 @@ def keep_memory_of(program: object, size: int) -> None:
     call and returns it afterwards, and clearing its pages can take as long as the program itself. After the
     last of these programs, the limit of :func:`keep_freed_memory` holds again.
     """
-    global _large_programs
     if size <= _KEPT_BYTES or not keep_freed_memory():
         return
     with _lock:
-        _large_programs += 1
+        _large_programs.add(id(program))
         _keep_all(True)
-    weakref.finalize(program, _end_of_large_program).atexit = False
+    weakref.finalize(program, _end_of_large_program, id(program)).atexit = False
 
 
-def _end_of_large_program() -> None:
-    global _large_programs
+def _end_of_large_program(identity: int) -> None:
     with _lock:
-        _large_programs -= 1
-        _keep_all(_large_programs > 0)
+        _large_programs.discard(identity)
+        _keep_all(bool(_large_programs))
 
 
 def _keep_all(everything: bool) -> None:

@@ -164,11 +164,8 @@ class EagerStep:
 
     def __init__(self, recipe: Recipe, traced: Traced) -> None:
         make_faster(traced.module)
-        self._optimizer, self._returned, self._graph = (
-            recipe.optimizer,
-            traced.returned,
-            traced.module.forward,
-        )
+        self._optimizer = recipe.optimizer
+        self._graph, self._returned = traced.module.forward, traced.returned
         self._parameters = [p for p, _ in traced.created]
 
     def __call__(self, state: State, arguments: Sequence[torch.Tensor], *, fused: bool) -> Any:

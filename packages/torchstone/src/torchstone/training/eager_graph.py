@@ -97,7 +97,7 @@ def _compute_before_expanding(module: GraphModule) -> None:
 
 def _decides_strides(user: Node, operand: Node) -> bool:
     """Whether ``user`` works element by element, with another operand that has the layout of its result."""
-    return _is_elementwise(user) and any(
+    return _elementwise(user) is not None and any(
         _same_layout(one, user) for one in user.all_input_nodes if one is not operand
     )
 
@@ -139,10 +139,8 @@ def _writing(node: Node, position: int) -> tuple[OpOverload, str] | None:
 
     Returns None if ``node`` has no such overload, or if its result does not fit into the operand.
     """
-    operator = node.target
-    if not isinstance(operator, OpOverload) or torch.Tag.pointwise not in operator.tags:
-        return None
-    if schema_of(operator).is_mutable or len(node.args) <= position:
+    operator = _elementwise(node)
+    if operator is None or schema_of(operator).is_mutable or len(node.args) <= position:
         return None
     operand = node.args[position]
     if not isinstance(operand, Node) or not _same_layout(operand, node):
@@ -162,12 +160,15 @@ def _is_made(node: Node) -> bool:
         return False
     if made.target in _MAKES_MEMORY:
         return True
-    return _is_elementwise(made) and not schema_of(made.target).is_mutable
+    return _elementwise(made) is not None and _memory(made).isdisjoint(
+        memory for one in made.all_input_nodes for memory in _memory(one)
+    )
 
 
-def _is_elementwise(node: Node) -> bool:
+def _elementwise(node: Node) -> OpOverload | None:
+    """Return the operator that ``node`` calls if it works element by element, else None."""
     operator = node.target
-    return isinstance(operator, OpOverload) and torch.Tag.pointwise in operator.tags
+    return operator if isinstance(operator, OpOverload) and torch.Tag.pointwise in operator.tags else None
 
 
 def _same_layout(one: Node, other: Node) -> bool:
