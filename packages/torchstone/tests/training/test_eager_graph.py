@@ -217,17 +217,39 @@ def test_a_graph_without_results_stays() -> None:
     assert "relu_" not in module.code
 
 
-def test_gradients_that_share_memory_are_not_written() -> None:
-    """oneDNN's LSTM returns one tensor as the gradient of both biases, which the graph cannot tell."""
-    layer = nn.LSTM(8, 8)
+def code_of_lstm(layer: nn.LSTM, loss: Callable[[Tensor], Tensor]) -> str:
+    """Check the faster graph of half the gradients of a layer's parameters; return its code."""
     x = torch.randn(5, 3, 8)
 
-    def loss(*inputs: Tensor) -> Tensor:
+    def of_inputs(*inputs: Tensor) -> Tensor:
         own = dict(zip(dict(layer.named_parameters()), inputs, strict=False))
-        return torch.func.functional_call(layer, own, (inputs[-1],))[0].square().sum()
+        return loss(torch.func.functional_call(layer, own, (inputs[-1],))[0])
 
     parameters = [p.detach() for p in layer.parameters()]
-    made = gradients(loss, len(parameters))
+    made = gradients(of_inputs, len(parameters))
     with tracing(), enable_python_dispatcher(), standing_in(aten.lstm.input), choosing(lambda _: True):
-        code = faster(lambda *inputs: [one * 0.5 for one in made(*inputs)], *parameters, x)
-    assert "onednn_lstm_backward" in code
+        return faster(lambda *inputs: [one * 0.5 for one in made(*inputs)], *parameters, x)
+
+
+def test_gradients_that_share_memory_are_not_written() -> None:
+    """oneDNN's LSTM returns one tensor as the gradient of both biases, which the graph cannot tell."""
+    code = code_of_lstm(nn.LSTM(8, 8), lambda made: made.square().sum())
+    assert "run_kernel_backward" in code, "the kernel is called without the dispatcher"
+
+
+@pytest.mark.parametrize("dim", [0, 1, -2, 2])
+def test_a_selection_from_the_output_of_an_lstm(dim: int) -> None:
+    """Its gradient is made in the order of the kernel, unless a feature was selected."""
+    code = code_of_lstm(nn.LSTM(8, 8, batch_first=True), lambda made: made.select(dim, -1).square().sum())
+    assert code.count("aten.zeros.default([5, 8]") == 1, "initial states and gradients of last ones"
+    assert "select_backward" in code
+    assert ("transpose.int(select_backward" in code) == (dim == 2)
+
+
+def test_filled_tensors_that_are_written_or_returned_are_not_shared() -> None:
+    def run(x: Tensor) -> list[Tensor]:
+        one, other, third, last = (torch.zeros(3) for _ in range(4))
+        return [one.add_(x), x + other, x * third, last]
+
+    code = faster(run, torch.randn(3))
+    assert code.count("aten.zeros.default") == 3

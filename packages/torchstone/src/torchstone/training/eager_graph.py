@@ -10,6 +10,8 @@ from operator import getitem
 import torch
 from torch.fx import GraphModule, Node
 
+from ..compiler.operators.onednn import run_kernel, run_kernel_backward
+from ..lowering.own import own
 from ..torch_internals import pytree
 from ..torch_internals.operators import OpOverload, namespace, overload_name, schema_of
 from ..torch_internals.tensors import memory_identity
@@ -44,6 +46,12 @@ _MAKES_MEMORY = (
     aten.cat.default,
 )
 """Besides operators that work element by element: kernels whose results share no memory with anything."""
+_FILLED = (aten.zeros.default, aten.ones.default, aten.full.default)
+_CALLED_DIRECTLY = {
+    own.onednn_lstm.default: run_kernel,
+    own.onednn_lstm_backward.default: run_kernel_backward,
+}
+"""Operators in Python, and the functions that they call. A call through PyTorch's dispatcher takes longer."""
 
 
 def make_faster(module: GraphModule) -> None:
@@ -54,7 +62,11 @@ def make_faster(module: GraphModule) -> None:
     if all("val" in node.meta for node in module.graph.nodes if node.op == "call_function"):
         _read_powers_of_one(module)
         _compute_before_expanding(module)
+        _share_filled_tensors(module)
+        _select_in_the_order_of_the_kernel(module)
         _reuse_memory(module)
+        for node in module.graph.nodes:
+            node.target = _CALLED_DIRECTLY.get(node.target, node.target)
         module.recompile()
 
 
@@ -100,6 +112,52 @@ def _decides_strides(user: Node, operand: Node) -> bool:
     return _elementwise(user) is not None and any(
         _same_layout(one, user) for one in user.all_input_nodes if one is not operand
     )
+
+
+def _share_filled_tensors(module: GraphModule) -> None:
+    """Make each tensor of zeros, ones or another number only once, unless it is written or returned."""
+    written, graph = _written(module), module.graph
+    returned = {memory for one in graph.output_node().all_input_nodes for memory in _memory(one)}
+    first: dict[str, Node] = {}
+    for target in _FILLED:
+        for node in graph.find_nodes(op="call_function", target=target):
+            if node.all_input_nodes or (written | returned) & _memory(node):
+                continue
+            other = first.setdefault(str((target, node.args, node.kwargs)), node)
+            if other is not node:
+                node.replace_all_uses_with(other)
+                graph.erase_node(node)
+
+
+def _select_in_the_order_of_the_kernel(module: GraphModule) -> None:
+    """Make the gradient of a selected step of an LSTM in the order of its kernel, which would copy it."""
+    graph = module.graph
+    for node in graph.find_nodes(op="call_function", target=aten.select_backward.default):
+        users = list(node.users)
+        if len(users) != 1 or users[0].target is not aten.transpose.int:
+            continue
+        transposed, (grad, sizes, dim, index) = users[0], node.args
+        if not all(_copies_gradient(user, transposed) for user in transposed.users):
+            continue
+        axes = list(range(len(sizes)))
+        one, other = transposed.args[1:]
+        axes[one], axes[other] = axes[other], axes[one]
+        place = axes.index(dim % len(axes))
+        if axes[:place] + axes[place + 1 :] != sorted({*axes} - {axes[place]}):
+            continue  # the gradient itself would have to be transposed
+        with graph.inserting_before(node):
+            made = graph.call_function(node.target, (grad, [sizes[axis] for axis in axes], place, index))
+        made.meta["val"] = node.target(grad.meta["val"], *made.args[1:])
+        transposed.replace_all_uses_with(made)
+        graph.erase_node(transposed)
+        graph.erase_node(node)
+
+
+def _copies_gradient(user: Node, gradient: Node) -> bool:
+    """Whether ``user`` reads ``gradient`` only after it has copied it into the order of the oneDNN kernel."""
+    return user.target is own.onednn_lstm_backward.default and gradient not in {
+        one for part in user.args[1:] for one in pytree.tree_leaves(part)
+    }
 
 
 def _reuse_memory(module: GraphModule) -> None:

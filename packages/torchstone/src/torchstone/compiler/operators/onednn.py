@@ -91,15 +91,26 @@ def run_layer(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], reverse
     return list(made[:3])
 
 
-def _forward(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, saving: bool) -> Tensors:
+def run_kernel(
+    x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, saving: bool
+) -> Sequence[Tensor | None]:
+    """Return output, last states and workspace of the kernel, which are those of ``onednn_lstm``.
+
+    The workspace is None unless ``saving``. Call this below autograd.
+    """
     hidden, states = h.shape[-1], (h.contiguous(), c.contiguous())
     # The kernel keeps what its gradient needs only if gradients are recorded.
-    with below_autograd(), torch.set_grad_enabled(saving):
-        made = aten.mkldnn_rnn_layer.default(
+    with torch.set_grad_enabled(saving):
+        made: Sequence[Tensor | None] = aten.mkldnn_rnn_layer.default(
             x.contiguous(), *params, *states, reverse, [], _MODE, hidden, 1, True, False, False, saving
         )
-    output, last_h, last_c, workspace = made
-    return [output, last_h, last_c, x.new_empty(0, dtype=torch.uint8) if workspace is None else workspace]
+    return made
+
+
+def _forward(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, saving: bool) -> Tensors:
+    with below_autograd():
+        made = run_kernel(x, h, c, params, reverse, saving)
+    return [x.new_empty(0, dtype=torch.uint8) if one is None else one for one in made]
 
 
 def _forward_shapes(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: bool, saving: bool) -> Tensors:
@@ -108,24 +119,29 @@ def _forward_shapes(x: Tensor, h: Tensor, c: Tensor, params: Tensors, reverse: b
     return [output, h.new_empty(h.shape), c.new_empty(c.shape), x.new_empty(0, dtype=torch.uint8)]
 
 
+def run_kernel_backward(
+    grads: Tensors, x: Tensor, h: Tensor, c: Tensor, params: Tensors, made: Tensors, reverse: bool
+) -> Sequence[Tensor]:
+    """Return the results of ``onednn_lstm_backward`` for what :func:`run_kernel` made, below autograd too."""
+    *results, workspace = made
+    found: Sequence[Tensor] = aten.mkldnn_rnn_layer_backward.default(
+        *(x.contiguous(), *params, h.contiguous(), c.contiguous(), *results),
+        *(grad.contiguous() for grad in grads),
+        *(reverse, _MODE, h.shape[-1], 1, True, True, False, [], False, workspace),
+    )
+    return found
+
+
 def _backward(
     grads: Tensors, x: Tensor, h: Tensor, c: Tensor, params: Tensors, made: Tensors, reverse: bool
 ) -> Tensors:
-    hidden, states = h.shape[-1], (h.contiguous(), c.contiguous())
-    *results, workspace = made
-    least = 4 * params[0].element_size() * results[0].numel()  # one number of each gate
+    least = 4 * params[0].element_size() * made[0].numel()  # one number of each gate
     check(
-        workspace.numel() >= least,
+        made[-1].numel() >= least,
         lambda: "Expected what onednn_lstm returned with saving=True, got a workspace of another layer",
     )
     with below_autograd():
-        return list(
-            aten.mkldnn_rnn_layer_backward.default(
-                *(x.contiguous(), *params, *states, *results),
-                *(grad.contiguous() for grad in grads),
-                *(reverse, _MODE, hidden, 1, True, True, False, [], False, workspace),
-            )
-        )
+        return list(run_kernel_backward(grads, x, h, c, params, made, reverse))
 
 
 def _backward_shapes(
