@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections import UserDict
+from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ import torch
 
 import torchstone
 from torchstone.errors import CaptureError, TrainingError
+from torchstone.torch_internals import pytree
+from torchstone.training.batch import flatten
 from training_loops import mlp
 
 Tensor = torch.Tensor
@@ -212,3 +214,16 @@ def test_a_result_that_hides_tensors_is_refused() -> None:
     with pytest.raises(CaptureError, match="loss_fn returns a Unknown, which has tensors of the step in it"):
         step(examples(1)[0])
     torch.testing.assert_close(model.state_dict(), before)
+
+
+def test_trees_of_plain_containers_are_those_of_pytree() -> None:
+    x, y = torch.ones(1), torch.ones(2)
+    made: list[Any] = [(x, y), [x, y], ((x,), y), (x, [y]), {"a": x, "b": y}, {"b": x, "a": y}, {1: x, 2: y}]
+    made += [{1.0: x, 2: y}, {"a": (x, {"b": [y, None, 3]})}, (), [], {}, ((), []), x]
+    made += [(x, OrderedDict(a=y)), (x, torch.Size([1, 2]))]
+    for value in made * 2:  # the second time, the trees are known
+        leaves, tree = flatten(value)
+        expected, own = pytree.tree_flatten(value)
+        assert [*map(id, leaves)] == [*map(id, expected)]
+        assert tree == own
+        assert repr(pytree.tree_unflatten(leaves, tree)) == repr(pytree.tree_unflatten(expected, own))

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 import torchstone
 from torchstone.errors import CaptureError, TrainingError
+from torchstone.training.sharing import Seen
 from training_loops import batches, eager_step, mlp
 
 Change = Callable[[dict[str, Any]], Any]
@@ -152,3 +153,43 @@ def test_a_step_that_changes_its_groups_is_not_exported() -> None:
     with pytest.raises(TrainingError, match=r"Changing\.step changes 'k' of group 0"):
         torchstone.export_step(model, optimizer, F.cross_entropy, next(batches(1)))
     assert optimizer.param_groups[0]["k"] == 0
+
+
+def _lr(optimizer: torch.optim.Optimizer) -> None:
+    optimizer.param_groups[0]["lr"] = float("0.1")
+
+
+def _moved(optimizer: torch.optim.Optimizer) -> None:
+    first, second = (group["params"] for group in optimizer.param_groups)
+    second.insert(0, first.pop())
+
+
+def _renamed(optimizer: torch.optim.Optimizer) -> None:
+    kept = next(iter(optimizer.state.values()))
+    kept["other"] = kept.pop("momentum_buffer")
+
+
+def _grad(optimizer: torch.optim.Optimizer) -> None:
+    p = optimizer.param_groups[0]["params"][0]
+    p.grad = torch.zeros_like(p)
+
+
+@pytest.mark.parametrize("change", [_lr, _moved, _renamed, _grad])
+def test_any_other_object_of_an_optimizer_is_seen(change: Callable[[torch.optim.Optimizer], None]) -> None:
+    model = mlp()
+    parameters = list(model.parameters())
+    optimizer = torch.optim.SGD([{"params": parameters[:2]}, {"params": parameters[2:]}], 0.1, momentum=0.9)
+    for p in parameters:
+        optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    seen = Seen(optimizer)
+    assert seen.fixed
+    assert seen.same()
+    change(optimizer)
+    assert not seen.same()
+
+
+def test_values_that_can_be_written_in_place_are_not_fixed() -> None:
+    optimizer = torch.optim.Adam(mlp().parameters())
+    assert Seen(optimizer).fixed
+    optimizer.param_groups[0]["betas"] = [0.9, 0.99]
+    assert not Seen(optimizer).fixed

@@ -42,8 +42,46 @@ _MOST = 3000
 """The most values that :func:`reaches` looks at in an object, to save time on large ones."""
 
 
+_MOST_TREES = 100
+_trees: dict[Any, pytree.TreeSpec] = {}
+"""The trees of nested tuples, lists and dicts that were flattened, by their structure."""
+
+
 def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
     """Return the leaves of ``values``, and the tree with which ``pytree.tree_unflatten`` rebuilds them."""
+    leaves: list[Any] = []
+    structure = _structure(values, leaves)
+    known = None if structure is None else _trees.get(structure)
+    if known is not None:
+        return leaves, known
+    leaves, tree = _flattened_by_pytree(values)
+    if structure is not None:
+        if len(_trees) >= _MOST_TREES:
+            _trees.clear()
+        _trees[structure] = tree
+    return leaves, tree
+
+
+def _structure(values: Any, leaves: list[Any]) -> Any:
+    """Append the leaves of nested tuples, lists and dicts, and return a value for how they are nested.
+
+    Returns None if there is anything else among them, such as a named tuple; the leaves are then incomplete.
+    """
+    kind = type(values)
+    if kind in _LEAVES and kind is not torch.Size:  # PyTorch's trees may open sizes
+        leaves.append(values)
+        return 0
+    if kind is dict:
+        parts: list[Any] = [_structure(one, leaves) for one in values.values()]
+        parts.append(tuple((type(key), key) for key in values))
+    elif kind is tuple or kind is list:
+        parts = [_structure(one, leaves) for one in values]
+    else:
+        return None
+    return None if None in parts else (kind, *parts)
+
+
+def _flattened_by_pytree(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
     leaves, tree = pytree.tree_flatten(values)
     if _LEAVES.issuperset(map(type, leaves)):
         return leaves, tree

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, is_
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,6 +51,50 @@ def identities(optimizer: torch.optim.Optimizer) -> list[int]:
         *map(id, state),
         *(id(one) for one in kept if isinstance(one, torch.Tensor)),
     ]
+
+
+class Seen:
+    """The objects that an optimizer keeps, to see before each call whether all of them are still the same.
+
+    :meth:`same` makes one pass in C. It takes a fraction of the time of :func:`identities`, which says the
+    same of tensors only. ``fixed`` is False if something else in a group or in the state can be written in
+    place, such as a list: then only the tensors are known to be the same.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        self._sizes, self._objects = self._now()
+        kept = chain.from_iterable(map(dict.values, self._dicts()))
+        lists = {id(group["params"]) for group in optimizer.param_groups}
+        self.fixed = all(_is_fixed(one) or id(one) in lists for one in kept) and len(self._dicts()) == len(
+            optimizer.param_groups
+        ) + len(optimizer.state)
+
+    def same(self) -> bool:
+        """Whether the optimizer keeps the same objects in the same places as when this was made."""
+        sizes, objects = self._now()
+        return sizes == self._sizes and all(map(is_, objects, self._objects))
+
+    def _dicts(self) -> list[dict[Any, Any]]:
+        state = self._optimizer.state.values()
+        return [*self._optimizer.param_groups, *[one for one in state if isinstance(one, dict)]]
+
+    def _now(self) -> tuple[list[int], list[Any]]:
+        groups, state, dicts = self._optimizer.param_groups, self._optimizer.state, self._dicts()
+        lists = [group["params"] for group in groups]
+        parameters = list(chain.from_iterable(lists))
+        objects = [*parameters, *map(_gradient, parameters), *state, *state.values(), *dicts]
+        objects += chain.from_iterable(dicts)
+        objects += chain.from_iterable(map(dict.values, dicts))
+        return [*map(len, lists), *map(len, dicts)], objects
+
+
+_FIXED = frozenset({bool, int, float, str, NoneType, torch.Tensor, torch.nn.Parameter})
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether nothing but the elements of a tensor can change in ``value``."""
+    return type(value) in _FIXED or (type(value) is tuple and all(map(_is_fixed, value)))
 
 
 def form_of(entries: Iterable[Entry], optimizer: torch.optim.Optimizer) -> Form:

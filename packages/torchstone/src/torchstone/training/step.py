@@ -27,7 +27,7 @@ from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .rows import Rows, where_rows_are
 from .settings import counters
-from .sharing import identities, keep
+from .sharing import Seen, identities, keep
 from .state import Setting, State, split_numbers
 from .trace import Traced, trace, trace_gradients
 from .watch import Place, Watch
@@ -106,6 +106,9 @@ class CompiledStep:
         self._memory: dict[int, str] = {}
         self._counters: set[Setting] = set()
         self._ids: list[int] = []
+        self._seen: Seen | None = None
+        self._split: tuple[list[float], Any] | None = None
+        """The numbers of the optimizer and what else it keeps, as long as ``_seen`` is the same."""
         self._watch: Watch | None = None
         self._changed: dict[Place, Any] = {}
         """The places that the code of the step changes while it is traced, with their owners."""
@@ -161,7 +164,9 @@ class CompiledStep:
         rows = 0
         if self._recipe.buckets:
             leaves, rows = padded(leaves, self._recipe.buckets)
-        numbers, rest = split_numbers(self._recipe.optimizer, self._counters)
+        numbers, rest = self._split or split_numbers(self._recipe.optimizer, self._counters)
+        if self._seen is not None and self._seen.fixed:
+            self._split = numbers, rest
         floats = [leaf for leaf in leaves if isinstance(leaf, float)]
         numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
         assert self._watch is not None
@@ -233,6 +238,7 @@ class CompiledStep:
             traced.rows = places
             if new := counters(traced.settings, self._recipe.optimizer) - self._counters:
                 self._counters |= new
+                self._split = None
                 return None
             if traced.written and self._recipe.buckets:
                 count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
@@ -257,9 +263,13 @@ class CompiledStep:
         """Return the present state, after moving all of it into the engine's memory."""
         if self._watch is None or not self._watch.unchanged():
             self._watch, self._state = Watch(self._recipe, self._changed), None
-        ids = identities(self._recipe.optimizer)
-        if self._state is None or ids != self._ids:
-            self._state, self._ids = State(self._recipe), ids
+        if self._seen is None or not self._seen.same():
+            self._seen, self._split = Seen(self._recipe.optimizer), None
+            ids = identities(self._recipe.optimizer)
+            if ids != self._ids:
+                self._state, self._ids = None, ids
+        if self._state is None:
+            self._state = State(self._recipe)
             self._attributes = Attributes(module for _, module in self._state.modules)
             self._form = self._state.form()
         if not self._residence.holds([entry.tensor for entry in self._state.entries]):
