@@ -35,6 +35,7 @@ from . import (
     redirect_overhead,
     sharding,
     speed,
+    steps,
 )
 from .measure import Row
 
@@ -48,6 +49,7 @@ SUITES = {
     "optest": optest_overhead.rows,
     "redirect": redirect_overhead.rows,
     "sharding": sharding.rows,
+    "steps": steps.rows,
 }
 
 
