@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import torchstone
 from torchstone.backend.records import recorded
 from torchstone.config import override
 from torchstone.errors import CaptureError
 from torchstone.runtime.decisions import Decision, Decisions, Turns
+from torchstone.torch_internals.training import step_without_hooks
 from torchstone.training import choice
 from training_loops import assert_same_training, batches, eager_step, mlp
 
@@ -229,9 +233,9 @@ def test_eager_steps_copy_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[str] = []
     real = choice.EagerStep.__init__
 
-    def noting(self: choice.EagerStep, recipe: Any, traced: Any) -> None:
+    def noting(self: choice.EagerStep, recipe: Any, traced: Any, state: Any) -> None:
         codes.append(traced.module.code)
-        real(self, recipe, traced)
+        real(self, recipe, traced, state)
 
     monkeypatch.setattr(choice.EagerStep, "__init__", noting)
     model = mlp()
@@ -351,10 +355,44 @@ def test_a_chosen_eager_step_that_fails_raises_its_error(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(choice, "_laid_out_as", failing)
     before = copy.deepcopy(model.state_dict())
+    with torch.no_grad(), pytest.raises(MemoryError, match="no memory for a gradient"):
+        step(x, y)
     with pytest.raises(MemoryError, match="no memory for a gradient"):
         step(x, y)
+    assert torch.is_grad_enabled()
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
     assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_eager_steps_leave_the_grad_mode_as_it_was(enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, choice.EAGER)
+    model, expected = mlp(), mlp()
+    optimizer, other = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))
+    step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+    for inputs, targets in batches(3):
+        with torch.set_grad_enabled(enabled):
+            step(inputs, targets)
+            assert torch.is_grad_enabled() == enabled
+        eager_step(expected, other, inputs, targets)
+    assert_same_training(model, optimizer, expected, other)
+
+
+def test_optimizers_run_without_wrappers_that_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    (p,) = nn.Linear(2, 1, bias=False).parameters()
+    optimizer = torch.optim.SGD([p], lr=0.1)
+    found = step_without_hooks(optimizer)
+    assert inspect.getsource(found).startswith("    @_use_grad_for_differentiable\n    def step(")
+    handle = register_optimizer_step_pre_hook(lambda *_: None)
+    assert step_without_hooks(optimizer) is torch.optim.SGD.step, "a hook of all optimizers"
+    handle.remove()
+    handle = optimizer.register_step_post_hook(lambda *_: None)
+    assert step_without_hooks(optimizer) is torch.optim.SGD.step, "a hook of this optimizer"
+    handle.remove()
+    assert step_without_hooks(torch.optim.SGD([p], lr=0.1, differentiable=True)) is torch.optim.SGD.step
+    wrapper = functools.wraps(torch.optim.SGD.step)(lambda *given: None)
+    monkeypatch.setattr(torch.optim.SGD, "step", wrapper)
+    assert step_without_hooks(optimizer) is wrapper, "a wrapper of the user's"
 
 
 class Own(torch.optim.SGD):

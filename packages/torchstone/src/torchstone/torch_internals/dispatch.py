@@ -21,6 +21,7 @@ from .probing import Internal
 DispatchKey = torch._C.DispatchKey
 
 below_autograd = Internal("torch._C._AutoDispatchBelowAutograd", "calling kernels below autograd")
+set_grad_mode = Internal("torch._C._set_grad_enabled", "running training steps in eager PyTorch")
 any_requires_grad = Internal("torch._C._any_requires_grad", "recurrent operators with derivatives")
 exclude_keys = Internal("torch._C._ExcludeDispatchKeyGuard", "capturing CUDA graphs")
 without_function_modes = Internal("torch._C.DisableTorchFunction", "redirection")

@@ -67,6 +67,21 @@ def own_step(optimizer: torch.optim.Optimizer) -> Callable[..., Any] | None:
     return None if own is inspect.unwrap(type(optimizer).step) else own
 
 
+def step_without_hooks(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+    """Return the ``step`` of the optimizer's class, without PyTorch's wrappers where these would do nothing.
+
+    They run hooks, tell profilers of the step, and set the grad mode: call this with gradients off.
+    """
+    step: Callable[..., Any] = type(optimizer).step
+    if has_step_hooks(optimizer) or any(hooks_of_all()) or optimizer.defaults.get("differentiable"):
+        return step
+    own = inspect.getfile(torch.optim.Optimizer)
+    found: Any = step
+    while hasattr(found, "__wrapped__") and found.__code__.co_filename == own:
+        found = found.__wrapped__
+    return step if hasattr(found, "__wrapped__") else found  # another wrapper expects what was unwrapped
+
+
 def has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
     """Whether the optimizer has functions of ``register_step_pre_hook`` or ``register_step_post_hook``."""
     return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)

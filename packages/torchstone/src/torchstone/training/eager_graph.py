@@ -70,6 +70,14 @@ def make_faster(module: GraphModule) -> None:
         module.recompile()
 
 
+def saves_for_gradients(module: GraphModule) -> bool:
+    """Whether a faster graph is to run with gradients enabled: then its kernels for LSTMs save workspaces.
+
+    They turn gradients on by themselves otherwise, in each call.
+    """
+    return any(node.target is run_kernel for node in module.graph.nodes)
+
+
 def _read_powers_of_one(module: GraphModule) -> None:
     """Read ``x`` in place of ``x ** 1``, which the gradient of a square contains."""
     written = _written(module)

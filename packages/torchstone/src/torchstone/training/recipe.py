@@ -99,7 +99,8 @@ class Recipe:
         """Return what a program depends on besides the state, the batch and the optimizer."""
         interval = None if self.scaler is None else self.scaler.get_growth_interval()
         return (
-            tuple(self.numbers()),
+            self.clip_norm is None,
+            self.clip_value is None,
             interval,
             self.set_to_none,
             self.nonfinite,

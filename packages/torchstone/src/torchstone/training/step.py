@@ -109,6 +109,10 @@ class CompiledStep:
         self._seen: Seen | None = None
         self._split: tuple[list[float], Any] | None = None
         """The numbers of the optimizer and what else it keeps, as long as ``_seen`` is the same."""
+        self._argument: tuple[list[float], torch.Tensor] | None = None
+        """The numbers of the last call, and their tensor, which programs take as an argument."""
+        self._last: tuple[Any, MeasuredStep] | None = None
+        """The key and the program of the last call."""
         self._watch: Watch | None = None
         self._changed: dict[Place, Any] = {}
         """The places that the code of the step changes while it is traced, with their owners."""
@@ -168,7 +172,8 @@ class CompiledStep:
         if self._seen is not None and self._seen.fixed:
             self._split = numbers, rest
         floats = [leaf for leaf in leaves if isinstance(leaf, float)]
-        numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
+        if more := [*self._recipe.numbers(rows).values(), *floats]:
+            numbers = [*more, *numbers]
         assert self._watch is not None
         form = (self._recipe.form(), self._watch.form, rest)
         key = (kind, self._form, *form, forms_of(leaves), tree)
@@ -179,11 +184,13 @@ class CompiledStep:
             step = self._compiled(key, kind, state, numbers, leaves, tree)
             if step is None:
                 return self._made(kind, batch)
-        program = step.program
+        if self._argument is None or self._argument[0] is not numbers:
+            self._argument = numbers, torch.tensor(numbers, dtype=torch.float64)
+        self._last, program = (key, step), step.program
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         constants = program.traced.constants.tensors
         check_written([*tensors, *constants], program.traced.written)
-        arguments = [torch.tensor(numbers, dtype=torch.float64), *tensors]
+        arguments = [self._argument[1], *tensors]
         result = step(
             lambda: self._update(program, state, numbers, [*arguments, *constants], [*tensors, *constants]),
             lambda: self._eager_graph(state, numbers, leaves, tree),
@@ -293,6 +300,10 @@ class CompiledStep:
         return tuple(self._watch.form if place == CODE else part for place, part in enumerate(key))
 
     def _found(self, key: Any, state: State, numbers: Sequence[float]) -> MeasuredStep | None:
+        if self._last is not None and self._argument is not None and numbers is self._argument[0]:
+            before, step = self._last  # with the same numbers: guards over numbers hold
+            if step.of_numbers and before == key and step.program.traced.constants.hold():
+                return step
         known = self._programs.get(key, ())
         if known:
             self._programs.move_to_end(key)

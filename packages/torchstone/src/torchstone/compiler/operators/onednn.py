@@ -9,7 +9,7 @@ derivative is one operator too. Code that traces a graph for a device with this 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +100,7 @@ def run_kernel(
     """
     hidden, states = h.shape[-1], (h.contiguous(), c.contiguous())
     # The kernel keeps what its gradient needs only if gradients are recorded.
-    with torch.set_grad_enabled(saving):
+    with nullcontext() if torch.is_grad_enabled() == saving else torch.set_grad_enabled(saving):
         made: Sequence[Tensor | None] = aten.mkldnn_rnn_layer.default(
             x.contiguous(), *params, *states, reverse, [], _MODE, hidden, 1, True, False, False, saving
         )
