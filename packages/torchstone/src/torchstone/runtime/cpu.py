@@ -15,6 +15,7 @@ from . import (
     folded_transposes,
     grouped_products,
     in_place,
+    late_buffers,
     late_copies,
     reductions,
     shared_sums,
@@ -22,7 +23,7 @@ from . import (
 )
 from .engine import XlaValue
 
-VERSION = 11
+VERSION = 12
 """Part of the compilation cache's keys: increase it whenever the result of :func:`rewrite` changes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -60,6 +61,7 @@ def rewrite(module: Any) -> None:
         if _jaxlib.operations(module, "stablehlo.convolution"):
             channels_last.assign(module)
         late_copies.make_late(module)
+        late_buffers.make_late(module)
         reductions.keep_from_ynn(module)
         as_written.keep_arithmetic(module)
     module.operation.verify()

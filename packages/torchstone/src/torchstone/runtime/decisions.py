@@ -23,7 +23,7 @@ Run = Callable[[], Sequence[Any]]
 Candidate = Callable[[], Run]
 """Prepares a measurement: returns a function that computes once and returns the results."""
 
-_VERSION = 3
+_VERSION = 4
 """Part of the keys: increase it whenever the way in which candidates are measured changes."""
 _ROUNDS, _LEAST_ROUNDS = 6, 3
 """The maximum number of rounds, and the minimum; in each round every candidate runs a block of calls."""
@@ -144,7 +144,7 @@ class Turns:
         """None until a candidate is chosen."""
         self._candidates = list(candidates)
         self._default = candidates[0]
-        self._handover_s, self._gain, self._keep, self._allowed = handover_s, gain, keep, allowed
+        self._handover_s, self._gain, self._keep, self._allowed = handover_s, gain, keep, dict(allowed)
         self._seconds: dict[str, float] = {}
         self._dropped: dict[str, str] = {}
         self._block: list[float] = []
@@ -169,6 +169,10 @@ class Turns:
         self._place = (self._place + 1) % len(self._candidates)
         if self._place == 0:
             self._close()
+
+    def allow(self, candidate: str, factor: float) -> None:
+        """Prefer ``candidate`` to the default, even if it is ``factor`` times as slow."""
+        self._allowed[candidate] = factor
 
     def drop(self, why: str) -> None:
         """Drop :attr:`next`, which must not be the default; ``why`` is the reason."""

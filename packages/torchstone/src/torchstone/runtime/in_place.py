@@ -95,7 +95,7 @@ def always(value: Any) -> Any:
     """
     kind = ir.RankedTensorType(value.type)
     first = stablehlo.slice(value, [0] * kind.rank, [1] * kind.rank, [1] * kind.rank)
-    scalar = stablehlo.reshape(ir.RankedTensorType.get([], kind.element_type), first)
+    scalar = stablehlo.rsqrt(stablehlo.reshape(ir.RankedTensorType.get([], kind.element_type), first))
     as_floats = stablehlo.ComparisonTypeAttr.get("FLOAT")
     equal, unequal = (
         stablehlo.compare(scalar, scalar, stablehlo.ComparisonDirectionAttr.get(way), compare_type=as_floats)

@@ -37,6 +37,8 @@ _ALLOWED = {SAVING: 1.03, FUSED: 0.99}
 Where eager PyTorch is faster than the program, a fused update may be 1 % slower than the other one. It reads
 and writes each tensor once only, and the difference is often too small to measure in a few steps.
 """
+_ALLOWED_IF_LARGE = 1.3
+"""How many times as slow the program for little memory may be if the other takes more than eager PyTorch."""
 _HANDOVER_S = 5e-6
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
 """Optimizers that PyTorch has a fused kernel for on the CPU."""
@@ -71,7 +73,7 @@ class MeasuredStep:
             return compiled()
         chosen, runs, started = turns.decision is not None, turns.next, time.perf_counter()
         if runs in (PROGRAM, SAVING):
-            if not self._use(runs, chosen=chosen):
+            if not self._use(runs, turns):
                 turns.drop("it takes as much memory")
                 return compiled()
             result = compiled()
@@ -93,16 +95,19 @@ class MeasuredStep:
             self._note()
         return result
 
-    def _use(self, way: str, *, chosen: bool) -> bool:
+    def _use(self, way: str, turns: Turns) -> bool:
         """Set the program up for speed or for little memory; return False if ``way`` is not worth a try."""
         if not isinstance(self.program, WholeStep):
             return True
         if way != self._way:
-            if way == SAVING and not chosen and not self.program.saves():
-                return False
+            if way == SAVING and turns.decision is None:
+                if not self.program.saves():
+                    return False
+                if self.program.is_large():
+                    turns.allow(SAVING, _ALLOWED_IF_LARGE)
             self.program.use(saving=way == SAVING)
             self._way = way
-        if chosen:
+        if turns.decision is not None:
             self.program.settle()
         return True
 

@@ -33,6 +33,7 @@ from ..runtime.residents import Resident, ResidentCall, reside, shown
 from ..runtime.torch_bridge import owned
 from ..torch_internals.operators import namespace
 from ..torch_internals.tensors import foreach_copy
+from .live_memory import LiveMemory, live_memory
 from .trace import Traced
 
 aten = namespace("aten")
@@ -86,6 +87,8 @@ Created = list[tuple[Resident, torch.Tensor]]
 
 _SMALL = 0.1
 """Savings below this share of a step's memory are not worth a second compile."""
+_LARGE = 1.05
+"""How many times the values of eager PyTorch a program may take; kernels take memory that neither counts."""
 
 
 class StepProgram(Protocol):
@@ -122,11 +125,14 @@ def step_program(traced: Traced, state: int, engine: Any) -> StepProgram:
     record = GraphRecord("step")
     started = time.perf_counter()
     region = Region(traced.module, Options.parse(None), record)
+    live = live_memory(traced.module)
     SURVEYING.run(region)
     record.preferred.extend(region.survey.preferred)
     record.draws = region.survey.seeded
     divided = bool(region.survey.preferred) and not region.survey.unsupported
-    program = DividedStep(traced, region, engine) if divided else WholeStep(traced, region, state, engine)
+    program = (
+        DividedStep(traced, region, engine) if divided else WholeStep(traced, region, state, engine, live)
+    )
     record.compile_s += time.perf_counter() - started
     publish(record)
     return program
@@ -164,8 +170,9 @@ class WholeStep:
     It is compiled for speed when it first runs, unless :meth:`use` selected little memory before.
     """
 
-    def __init__(self, traced: Traced, region: Region, state: int, engine: Any) -> None:
+    def __init__(self, traced: Traced, region: Region, state: int, engine: Any, live: LiveMemory) -> None:
         self.traced, self.record = traced, region.record
+        self._live = live
         COMPILING.run(region)
         region.record.native.update(region.survey.native)
         self.updated = list(region.mutated)
@@ -229,6 +236,11 @@ class WholeStep:
         if values < _SMALL * fast.get("arguments", 0):
             return False
         return self._compiled(True).memory.get("intermediate", 0) < (1 - _SMALL) * values
+
+    def is_large(self) -> bool:
+        """Whether the program for speed takes noticeably more memory than the step in eager PyTorch."""
+        values = self._compiled(False).memory.get("intermediate", 0)
+        return values + self._live.arguments > _LARGE * sum(self._live)
 
     def settle(self) -> None:
         """Drop the module and the executables that are not in use. Nothing can be compiled afterwards."""
