@@ -53,7 +53,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, chosen: str | None) -> list[dict[str
         turns.decision = (
             None if chosen is None else Decision(chosen if chosen in candidates else choice.EAGER)
         )
-        found.append(question)
+        found.append({**question, "candidates": candidates})
         return turns
 
     monkeypatch.setattr(Decisions, "in_turns", in_turns)
@@ -443,7 +443,8 @@ def test_what_programs_alone_do(kind: str, asked: list[Any]) -> None:
     )
     for inputs, targets in batches(3):
         step(inputs, targets)
-    assert not asked
+    assert asked
+    assert all(one["candidates"] == [choice.PROGRAM, choice.SAVING] for one in asked)
 
 
 @pytest.mark.kept("tuning", "fallback")
@@ -458,7 +459,20 @@ def test_settings_that_leave_nothing_to_eager(settings: dict[str, Any], asked: l
     with override(**settings):
         for inputs, targets in batches(3):
             step(inputs, targets)
-    assert not asked
+    measured = "fallback" in settings or "check_indices" in settings
+    assert [one["candidates"] for one in asked] == [[choice.PROGRAM, choice.SAVING]] * measured
+
+
+def test_a_step_that_draws_numbers_is_the_same_in_both_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = []
+    for chosen in (choice.PROGRAM, choice.SAVING):
+        answer(monkeypatch, chosen)
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5), nn.Linear(64, 3))
+        step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), F.cross_entropy)
+        found = [step(torch.ones(4, 8), torch.arange(4) % 3) for _ in range(4)]
+        losses.append(torch.stack(found))
+    torch.testing.assert_close(*losses)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])

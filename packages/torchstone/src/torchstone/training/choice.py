@@ -119,35 +119,47 @@ class MeasuredStep:
             self.program.record.in_eager = 1
 
 
-def turns_with_eager(
+def turns_of_ways(
     program: StepProgram, recipe: Recipe, state: State, leaves: Sequence[Any], engine: Any
 ) -> Turns | None:
-    """Return the turns of ``program`` and eager PyTorch, or None if only the program can run the step.
-
-    Only the program runs a step that draws random numbers, checks values or makes new state, a step whose
-    optimizer is not one of PyTorch's, and a step that does more than gradients, clipping and an update.
-    """
+    """Return the turns of the ways to run ``program``, or None if there is only one, or none is measured."""
     traced, options = program.traced, Options.parse(None)
     decisions = getattr(engine, "decisions", None)
-    if decisions is None or not options.tuning or not options.fallback or config.tuning_budget_s <= 0:
+    if decisions is None or not options.tuning or config.tuning_budget_s <= 0 or is_watched():
         return None
-    if is_watched() or options.check_indices or options.check_values or program.record.draws:
+    if traced.created:  # such a step runs once
         return None
-    if not traced.updates or traced.created or traced.settled or state.gradients:
-        return None
-    if traced.written or traced.assigned or traced.settings:
-        return None
-    if recipe.scaler is not None or recipe.average is not None or recipe.nonfinite != "update":
-        return None
-    if recipe.buckets or not recipe.set_to_none or not _is_plain(recipe.optimizer):
-        return None
-    candidates = [PROGRAM, EAGER, *([FUSED] if _can_be_fused(recipe.optimizer) else [])]
+    candidates = [PROGRAM]
     if isinstance(program, WholeStep) and not config.save_memory:
-        candidates.insert(1, SAVING)
+        candidates.append(SAVING)
+    if options.fallback and _runs_in_eager(program, recipe, state, options):
+        candidates += [EAGER, FUSED] if _can_be_fused(recipe.optimizer) else [EAGER]
+    if len(candidates) == 1:
+        return None
     tensors = [*(entry.tensor for entry in state.entries), *leaves, *traced.constants.tensors]
     asked = question("training step", traced.module, tensors)
     found: Turns = decisions.in_turns(asked, candidates, handover_s=_HANDOVER_S, gain=_GAIN, allowed=_ALLOWED)
     return found
+
+
+def _runs_in_eager(program: StepProgram, recipe: Recipe, state: State, options: Options) -> bool:
+    """Whether eager PyTorch can run the step too.
+
+    It runs no step that draws random numbers or checks values, none whose optimizer is not one of PyTorch's,
+    and none that does more than gradients, clipping and an update.
+    """
+    traced = program.traced
+    return (
+        not (options.check_indices or options.check_values or program.record.draws)
+        and traced.updates
+        and not (traced.settled or state.gradients or traced.written or traced.assigned or traced.settings)
+        and recipe.scaler is None
+        and recipe.average is None
+        and recipe.nonfinite == "update"
+        and not recipe.buckets
+        and recipe.set_to_none
+        and _is_plain(recipe.optimizer)
+    )
 
 
 def _is_plain(optimizer: torch.optim.Optimizer) -> bool:

@@ -19,7 +19,7 @@ from . import reasons
 from .attributes import Attributes
 from .batch import check_tensors, check_written, flatten, forms_of
 from .buckets import Reduction, checked, padded
-from .choice import MeasuredStep, turns_with_eager
+from .choice import MeasuredStep, turns_of_ways
 from .identity import Form
 from .outcomes import hand_out
 from .program import StepProgram, step_program
@@ -259,7 +259,7 @@ class CompiledStep:
         key = self._without_changes(key)
         engine = self._residence.engine
         program = step_program(traced, len(state.entries), engine)
-        turns = turns_with_eager(program, self._recipe, state, leaves, engine)
+        turns = turns_of_ways(program, self._recipe, state, leaves, engine)
         step = MeasuredStep(program, self._recipe, turns)
         self._programs.setdefault(key, []).append(step)
         while self.programs > MOST_PROGRAMS:
