@@ -291,19 +291,21 @@ class Wide(nn.Module):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("slower", "large", "chosen"),
+    ("slower", "excess", "chosen"),
     [
-        (1.0, False, choice.SAVING),
-        (1.1, False, choice.PROGRAM),
-        (1.1, True, choice.SAVING),
-        (1.3, True, choice.PROGRAM),
+        (1.0, 0.5, choice.SAVING),
+        (1.1, 0.5, choice.PROGRAM),
+        (1.1, 1.05, choice.PROGRAM),
+        (1.1, 1.15, choice.SAVING),
+        (1.25, 2.0, choice.SAVING),
+        (1.35, 2.0, choice.PROGRAM),
     ],
 )
 def test_a_program_for_little_memory_is_preferred_where_it_is_fast_enough(
-    slower: float, large: bool, chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    slower: float, excess: float, chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It may be slower where the program for speed takes more memory than eager PyTorch."""
-    monkeypatch.setattr(WholeStep, "is_large", lambda self: large)
+    monkeypatch.setattr(WholeStep, "excess", lambda self: excess)
     taken: list[Turns] = []
     real = Turns.took
 

@@ -15,6 +15,7 @@ from . import (
     folded_transposes,
     grouped_products,
     in_place,
+    late_activations,
     late_buffers,
     late_copies,
     reductions,
@@ -23,7 +24,7 @@ from . import (
 )
 from .engine import XlaValue
 
-VERSION = 12
+VERSION = 13
 """Part of the compilation cache's keys: increase it whenever the result of :func:`rewrite` changes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -50,8 +51,11 @@ By default XLA orders operations so that many can run at once, which keeps all o
 """
 
 
-def rewrite(module: Any) -> None:
-    """Rewrite a parsed module to an equivalent one that XLA's CPU compiler compiles correctly and faster."""
+def rewrite(module: Any, *, saving: bool = False) -> None:
+    """Rewrite a parsed module to an equivalent one that XLA's CPU compiler compiles correctly and faster.
+
+    With ``saving``, the program also keeps fewer values.
+    """
     with _jaxlib.ir.Location.unknown():
         workarounds.for_xla_cpu(module)
         folded_transposes.fold(module)
@@ -62,6 +66,8 @@ def rewrite(module: Any) -> None:
             channels_last.assign(module)
         late_copies.make_late(module)
         late_buffers.make_late(module)
+        if saving:
+            late_activations.make_late(module)
         reductions.keep_from_ynn(module)
         as_written.keep_arithmetic(module)
     module.operation.verify()

@@ -12,7 +12,7 @@ finds that out and removes it, so it costs nothing at run time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Any
@@ -91,7 +91,9 @@ def _behind(block: Any, bits: Mapping[Any, int]) -> dict[Any, int]:
 def always(value: Any) -> Any:
     """Return a boolean that is always true, but depends on the first element ``x`` of ``value``.
 
-    It is ``x == x or x != x``; the second part is true if ``x`` is NaN.
+    It is ``y == y or y != y`` with the reciprocal square root ``y`` of ``x``; the second part is true if
+    ``y`` is NaN. XLA computes the square root on its own, because it is expensive. It would compute a cheap
+    function as part of what the boolean decides, and keep all of ``value`` until then.
     """
     kind = ir.RankedTensorType(value.type)
     first = stablehlo.slice(value, [0] * kind.rank, [1] * kind.rank, [1] * kind.rank)
@@ -102,3 +104,27 @@ def always(value: Any) -> Any:
         for way in ("EQ", "NE")
     )
     return stablehlo.or_(equal, unequal)
+
+
+def number_everywhere(value: Any) -> float | None:
+    """Return the finite number that all elements of ``value`` are, if it is a floating-point constant."""
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "stablehlo.constant":
+        return None
+    kind, attribute = ir.RankedTensorType(value.type), value.owner.operation.attributes["value"]
+    if not isinstance(kind.element_type, ir.FloatType) or not attribute.is_splat:
+        return None
+    number = float(attribute.get_splat_value().value)
+    return number if math.isfinite(number) else None
+
+
+def filled_after(values: Sequence[Any], kind: Any, number: float) -> Any:
+    """Return a tensor of type ``kind`` with ``number`` everywhere, which depends on each of ``values``."""
+    scalar = ir.RankedTensorType.get([], kind.element_type)
+    own, other = (
+        stablehlo.ConstantOp(
+            ir.DenseElementsAttr.get_splat(scalar, ir.FloatAttr.get(kind.element_type, one))
+        ).result
+        for one in (number, number + 1)
+    )
+    chosen = stablehlo.select(reduce(stablehlo.and_, map(always, values)), own, other)
+    return stablehlo.broadcast_in_dim(kind, chosen, ir.DenseI64ArrayAttr.get([]))

@@ -36,16 +36,16 @@ def make_late(module: Any) -> None:
         operation = op.operation
         if operation.name in PRODUCTS:
             left, right = operation.operands
-            source, moves = _source(right)
+            source, moves = source_of(right)
             if source in read and left in behind and has_an_element(left) and _is_copied(operation, moves):
                 _delay(operation, left, source, moves)
-            read |= {one for one, _ in map(_source, operation.operands) if _is_argument(one)}
+            read |= {one for one, _ in map(source_of, operation.operands) if _is_argument(one)}
         if operation.name in PRODUCTS or any(operand in behind for operand in operation.operands):
             behind.update(operation.results)
 
 
-def _source(value: Any) -> tuple[Any, list[Any]]:
-    """Return the value that ``value`` was made from by operations in ``_MOVES``, and these, last first."""
+def source_of(value: Any) -> tuple[Any, list[Any]]:
+    """Return the value that ``value`` was made from by moves of elements, and these, last first."""
     moves = []
     while not _is_argument(value) and value.owner.name in _MOVES:
         moves.append(value.owner.operation)
@@ -80,11 +80,16 @@ def _delay(product: Any, left: Any, source: Any, moves: list[Any]) -> None:
     with ir.InsertionPoint(product), product.location:
         zero = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
         value = stablehlo.select(always(left), source, stablehlo.ConstantOp(zero).result)
-        for move in reversed(moves):
-            made = move.clone()
-            made.operands[0] = value
-            value = made.results[0]
-    product.operands[1] = value
+        read_instead(product, 1, value, moves)
+
+
+def read_instead(product: Any, place: int, source: Any, moves: list[Any]) -> None:
+    """Make the operand of ``product`` at ``place`` from ``source``, by copies of ``moves`` (last first)."""
+    for move in reversed(moves):
+        made = move.clone()
+        made.operands[0] = source
+        source = made.results[0]
+    product.operands[place] = source
     for move in moves:
         if not list(move.results[0].uses):
             move.erase()

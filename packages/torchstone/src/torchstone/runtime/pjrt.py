@@ -43,6 +43,11 @@ class _Compiled:
     outputs: tuple[BufferSpec, ...]
 
 
+def _saves(options: CompileOptions) -> bool:
+    """Whether a program is to keep few values in memory at once."""
+    return config.save_memory if options.save_memory is None else options.save_memory
+
+
 class PjrtEngine:
     """An engine for one PJRT device, with a cache in memory and on disk. Safe to use from several threads."""
 
@@ -210,7 +215,8 @@ class PjrtEngine:
                 counters.happened("disk_hits")
                 return found
         with spans.span("compile", "engine: read the module"):
-            rewrite = cpu.rewrite if self.device.shares_host_memory else None
+            on_host = self.device.shares_host_memory
+            rewrite = partial(cpu.rewrite, saving=_saves(options)) if on_host else None
             spans_processes = options.mesh is not None and self._placed(options)[0] is not self._client
             module = modules.read(
                 program,
@@ -251,8 +257,7 @@ class PjrtEngine:
         """Return the default options of every program, without those that this jaxlib does not know."""
         if not self.device.shares_host_memory:
             return {}
-        saving = config.save_memory if options.save_memory is None else options.save_memory
-        chosen = {**cpu.OPTIONS, **(cpu.SAVING_OPTIONS if saving else {})}
+        chosen = {**cpu.OPTIONS, **(cpu.SAVING_OPTIONS if _saves(options) else {})}
         return {name: value for name, value in chosen.items() if name not in self._unknown}
 
     def _key(self, program: bytes, options: CompileOptions) -> str:

@@ -37,8 +37,11 @@ _ALLOWED = {SAVING: 1.03, FUSED: 0.99}
 Where eager PyTorch is faster than the program, a fused update may be 1 % slower than the other one. It reads
 and writes each tensor once only, and the difference is often too small to measure in a few steps.
 """
-_ALLOWED_IF_LARGE = 1.3
-"""How many times as slow the program for little memory may be if the other takes more than eager PyTorch."""
+_MOST_ALLOWED = 1.3
+"""The limit for a program for little memory, if the other one takes more memory than eager PyTorch.
+
+It may be as many times as slow as the other one's memory is as large, up to this limit.
+"""
 _HANDOVER_S = 5e-6
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
 """Optimizers that PyTorch has a fused kernel for on the CPU."""
@@ -103,8 +106,7 @@ class MeasuredStep:
             if way == SAVING and turns.decision is None:
                 if not self.program.saves():
                     return False
-                if self.program.is_large():
-                    turns.allow(SAVING, _ALLOWED_IF_LARGE)
+                turns.allow(SAVING, min(max(self.program.excess(), _ALLOWED[SAVING]), _MOST_ALLOWED))
             self.program.use(saving=way == SAVING)
             self._way = way
         if turns.decision is not None:

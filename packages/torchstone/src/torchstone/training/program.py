@@ -87,8 +87,6 @@ Created = list[tuple[Resident, torch.Tensor]]
 
 _SMALL = 0.1
 """Savings below this share of a step's memory are not worth a second compile."""
-_LARGE = 1.05
-"""How many times the values of eager PyTorch a program may take; kernels take memory that neither counts."""
 
 
 class StepProgram(Protocol):
@@ -237,10 +235,10 @@ class WholeStep:
             return False
         return self._compiled(True).memory.get("intermediate", 0) < (1 - _SMALL) * values
 
-    def is_large(self) -> bool:
-        """Whether the program for speed takes noticeably more memory than the step in eager PyTorch."""
+    def excess(self) -> float:
+        """How many times as much memory the program for speed takes as the step in eager PyTorch."""
         values = self._compiled(False).memory.get("intermediate", 0)
-        return values + self._live.arguments > _LARGE * sum(self._live)
+        return (values + self._live.arguments) / max(sum(self._live), 1)
 
     def settle(self) -> None:
         """Drop the module and the executables that are not in use. Nothing can be compiled afterwards."""
