@@ -48,5 +48,5 @@ def assert_sample_passes(driver: CallDriver, counts: Mapping[str, int]) -> None:
         as_declared = all(one.status is status and reason in one.reason for one in left)
         if not as_declared or (status is not None and not left):
             wrong[str(group)] = [(one.status.value, one.reason, one.rerun) for one in results]
-    assert not wrong
+    assert not wrong, wrong
     assert passed > len(groups)

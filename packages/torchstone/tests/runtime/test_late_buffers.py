@@ -87,3 +87,13 @@ def test_only_large_buffers_of_one_number_wait_for_what_is_computed(monkeypatch:
     assert selects(loops(1, start="dense<0x7FC00000>")) == 0, "NaN and another number cannot be told apart"
     monkeypatch.setattr(late_buffers, "SMALLEST", STEPS * WIDTH + 1)
     assert selects(loops(LOOPS)) == 0
+
+
+def test_loops_over_complex_numbers_are_left_alone() -> None:
+    text = loops(1).replace(BUFFER, BUFFER.replace("f32", "complex<f32>"))
+    body = text[: text.index("%put")] + text[text.index("%next") :]
+    body = body.replace("dense<0.0> : tensor<64x", "dense<(0.0, 0.0)> : tensor<64x").replace(
+        "%put, ", "%rows, "
+    )
+    body = body[: body.index("%s0")] + f"return %l0 : {ROW}\n}}"
+    assert selects(body) == 0

@@ -110,8 +110,10 @@ def number_everywhere(value: Any) -> float | None:
     """Return the finite number that all elements of ``value`` are, if it is a floating-point constant."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "stablehlo.constant":
         return None
-    kind, attribute = ir.RankedTensorType(value.type), value.owner.operation.attributes["value"]
-    if not isinstance(kind.element_type, ir.FloatType) or not attribute.is_splat:
+    if not isinstance(ir.RankedTensorType(value.type).element_type, ir.FloatType):
+        return None  # MLIR's bindings cannot read constants of other types, such as complex ones
+    attribute = value.owner.operation.attributes["value"]
+    if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:
         return None
     number = float(attribute.get_splat_value().value)
     return number if math.isfinite(number) else None
