@@ -6,7 +6,7 @@ nothing says that the product comes before the update. If the order is not fixed
 the weight at the beginning of every call and keeps the copy. It looks at data dependencies only, and removes
 optimization barriers before it looks. So here the update is made to depend on each such product: a comparison
 of one of the product's elements selects whether the update is written. The comparison is always true. LLVM
-finds that out and removes it, so it costs nothing at run time.
+finds that out and removes it; what is left at run time is the square root of one number (:func:`always`).
 """
 
 from __future__ import annotations
