@@ -12,6 +12,7 @@ from . import Make, Sample, samples
 from .extremum import with_ties
 
 aten = namespace("aten")
+own = torch.ops.torchstone
 
 
 def along(make: Make, low: float | None = None, high: float | None = None) -> Iterator[Sample]:
@@ -54,6 +55,24 @@ def _logcumsumexp(make: Make) -> Iterator[Sample]:
         inf = float("inf")
         rows = [[-inf, -inf, 1.0, 1e4], [1.0, inf, inf, -inf], [0.0, float("nan"), 1.0, 2.0]]
         yield Sample((make.tensor(rows), 1), note="infinite")
+
+
+@samples(own.linear_recurrence.default)
+def _linear_recurrence(make: Make) -> Iterator[Sample]:
+    for reverse in (False, True):
+        small = {"low": -1, "high": 1}
+        yield Sample((make(5, 2, 3, **small), make(5, 2, 3), 0, reverse))
+        yield Sample((make(2, 20, 3, **small), make(2, 20, 3), 1, reverse))
+        yield Sample((make(3, 4, **small), make(3, 4), -1, reverse))
+        yield Sample((make(7, **small), make(7), 0, reverse), note="1-d")
+        yield Sample((make(2, 1), make(2, 1), 1, reverse), note="one step")
+        yield Sample((make(0, 3), make(0, 3), 1, reverse), note="empty result")
+        transposed = (make.transposed(4, 3, **small), make(4, 3), 0, reverse)
+        yield Sample(transposed, note="non-contiguous")
+    if make.is_float:
+        inf, nan = float("inf"), float("nan")
+        factors = make.tensor([nan, 0.0, 1.0, inf, 0.5, -1.0])
+        yield Sample((factors, make.tensor([1.0, 2.0, 0.0, 0.0, -1.0, 3.0]), 0, False), note="special values")
 
 
 @samples(aten.diff.default)

@@ -295,8 +295,8 @@ class Wide(nn.Module):
     [
         (1.0, 0.5, choice.SAVING),
         (1.1, 0.5, choice.PROGRAM),
-        (1.1, 1.05, choice.PROGRAM),
-        (1.1, 1.15, choice.SAVING),
+        (1.1, 1.04, choice.PROGRAM),
+        (1.25, 1.06, choice.SAVING),
         (1.25, 2.0, choice.SAVING),
         (1.35, 2.0, choice.PROGRAM),
     ],

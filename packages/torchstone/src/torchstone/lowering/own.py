@@ -26,6 +26,7 @@ pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor 
 pad_packed_sequence(Tensor data, Tensor batch_sizes, SymInt batch, bool batch_first, float padding_value,
     SymInt total_length) -> (Tensor padded, Tensor lengths)
 masked_select(Tensor self, Tensor mask, int size) -> Tensor
+linear_recurrence(Tensor coefficient, Tensor input, int dim, bool reverse) -> Tensor
 
 rnn_layer(Tensor gates, Tensor[] hx, Tensor weight, Tensor? bias, Tensor? projection, Tensor? batch_sizes,
     str mode, bool reverse) -> Tensor[]

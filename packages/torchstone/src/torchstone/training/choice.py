@@ -37,10 +37,10 @@ _ALLOWED = {SAVING: 1.03, FUSED: 0.99}
 Where eager PyTorch is faster than the program, a fused update may be 1 % slower than the other one. It reads
 and writes each tensor once only, and the difference is often too small to measure in a few steps.
 """
-_MOST_ALLOWED = 1.3
-"""The limit for a program for little memory, if the other one takes more memory than eager PyTorch.
+_MUCH_MEMORY, _FOR_LESS = 1.05, 1.3
+"""If the default program takes this many times as much memory as eager PyTorch, speed matters less.
 
-It may be as many times as slow as the other one's memory is as large, up to this limit.
+All other ways may then be ``_FOR_LESS`` times as slow as the default program.
 """
 _HANDOVER_S = 5e-6
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
@@ -106,7 +106,9 @@ class MeasuredStep:
             if way == SAVING and turns.decision is None:
                 if not self.program.saves():
                     return False
-                turns.allow(SAVING, min(max(self.program.excess(), _ALLOWED[SAVING]), _MOST_ALLOWED))
+                if self.program.excess() > _MUCH_MEMORY:
+                    for other, factor in ((SAVING, 1.0), (EAGER, 1 / _GAIN), (FUSED, _ALLOWED[FUSED])):
+                        turns.allow(other, _FOR_LESS * factor)
             self.program.use(saving=way == SAVING)
             self._way = way
         if turns.decision is not None:

@@ -1,11 +1,11 @@
-"""Running sums, products, extremes and log-sum-exps along an axis, and differences of neighbors.
+"""Running sums, products, extremes and log-sum-exps, linear recurrences, and differences of neighbors.
 
 Not here: reductions, the higher-order operators ``scan`` and
 ``associative_scan`` (``control_flow``).
 
 Each running result is a composite around a parallel prefix scan (``hlo.associative_scan``), except that
-complex log-sum-exps are added one by one. 16-bit floats are computed in float32, other numbers in the
-result's dtype.
+complex log-sum-exps are added one by one. Linear recurrences are loops. 16-bit floats are computed in
+float32, other numbers in the result's dtype.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, counter, is_empty
 from ..composites import Expand, expanded
+from ..own import own
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
@@ -129,6 +130,28 @@ def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Valu
     nothing = hlo.full((1, *x.shape[1:]), float("-inf"), x.dtype)
     sums = hlo.fori(hlo.dim_scalar(x.shape[0]), step, [nothing, x])[1]
     return [hlo.move_axis(sums, 0, axis)]
+
+
+@lowers(own.linear_recurrence.default, dtypes=FLOATING | COMPLEX)
+def linear_recurrence(coefficient: Value, input: Value, dim: int, reverse: bool, out: Spec) -> Value:
+    """``y[t] = coefficient[t] * y[t - 1] + input[t]`` along ``dim``, or the transposed map of the input."""
+    if is_empty(input.shape):
+        return input
+    axis, zero = axis_of(dim, input.rank), hlo.scalar(0, INT64)
+    length = hlo.dim_scalar(input.shape[axis])
+
+    def at(x: Value, t: Value) -> Value:
+        return cast(hlo.take(x, hlo.reshape(t, (1,)), axis), opmath(out.dtype))
+
+    def step(i: Value, last: Value, made: Value) -> Sequence[Value]:
+        t = length - 2 - i if reverse else i + 1
+        y = at(coefficient, t + 1 if reverse else t) * cast(last, opmath(out.dtype)) + at(made, t)
+        new = hlo.convert(y, out.dtype)
+        start = [t if i == axis else zero for i in range(input.rank)]
+        return new, hlo.dynamic_update_slice(made, new, start)
+
+    first = hlo.convert(at(input, length - 1 if reverse else zero), out.dtype)
+    return hlo.fori(length - 1, step, [first, input])[1]
 
 
 @lowers(aten.diff.default, dtypes=STANDARD)
