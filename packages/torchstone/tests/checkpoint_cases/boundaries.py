@@ -56,7 +56,8 @@ def killed_at(number: int, work: Callable[[], None]) -> bool:
             if left == 0:
                 if name == "pwrite":
                     descriptor, data, at = arguments
-                    function(descriptor, data[: len(data) // 2], at)
+                    with contextlib.suppress(OSError):  # half of a direct write may not be whole blocks
+                        function(descriptor, data[: len(data) // 2], at)
                 os.kill(os.getpid(), signal.SIGKILL)
             left -= 1
 

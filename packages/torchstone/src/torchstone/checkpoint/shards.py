@@ -7,11 +7,9 @@ checksum too, so that every byte of a file is covered. Checksums find damage, no
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import sys
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,10 +23,12 @@ import torch
 from safetensors import safe_open
 
 from .. import dtypes
+from .output import Output
 
 CHUNK = 8 << 20
 """The bytes of one checksum: enough to make the cost per call negligible, few enough to fit in a cache."""
-_THREADS = min(4, os.cpu_count() or 1)
+_THREADS = 4
+"""Threads that write or check a file. They mostly wait for the disk, so there may be more than processors."""
 _HEADER = 8
 """The bytes at the start of a safetensors file that hold the length of its header."""
 _ALIGNMENT = 64
@@ -83,7 +83,7 @@ def plan(sizes: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, list[i
 
 
 class Writer:
-    """Writes files of tensors with a few threads: while one writes, others compute checksums."""
+    """Writes files of tensors with a few threads: while some wait for the disk, others compute checksums."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="torchstone-checkpoint")
@@ -103,15 +103,15 @@ class Writer:
         header, begin = _header(ordered)
         found: dict[str, StoredTensor] = {}
         sums: dict[str, list[Future[int]]] = {}
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        output = Output(path)
         try:
-            _write_all(descriptor, memoryview(header), 0)
+            output.write(memoryview(header), 0)
             at = begin
             for key, tensor in ordered:
                 data = _bytes_of(tensor)
                 sums[key] = []
                 for start in range(0, len(data), CHUNK):
-                    sums[key].append(self._start(descriptor, data[start : start + CHUNK], at + start))
+                    sums[key].append(self._start(output, data[start : start + CHUNK], at + start))
                 if tensor.device.type != "cpu":
                     for one in sums[key]:  # so that only one copy of a device's tensor exists at a time
                         one.result()
@@ -125,22 +125,22 @@ class Writer:
                     tuple(one.result() for one in sums[key]),
                     _odd_strides(tensor),
                 )
-            os.fsync(descriptor)
+            output.sync()
         finally:
-            # All writes must end before the descriptor is closed: another file may get the same number.
+            # All writes must end before the file is closed: another one may get its descriptor.
             for one in (future for futures in sums.values() for future in futures):
                 if not one.cancel():
                     one.exception()
-            os.close(descriptor)
+            output.close()
         return StoredFile(path.name, at, zlib.crc32(header)), found
 
-    def _start(self, descriptor: int, data: memoryview, at: int) -> Future[int]:
+    def _start(self, output: Output, data: memoryview, at: int) -> Future[int]:
         """Write a chunk in another thread, or in this one if the process ends and cannot start threads."""
         try:
-            return self._pool.submit(_write_chunk, descriptor, data, at)
+            return self._pool.submit(_write_chunk, output, data, at)
         except RuntimeError:
             done: Future[int] = Future()
-            done.set_result(_write_chunk(descriptor, data, at))
+            done.set_result(_write_chunk(output, data, at))
             return done
 
 
@@ -185,27 +185,10 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def _write_chunk(descriptor: int, data: memoryview, at: int) -> int:
+def _write_chunk(output: Output, data: memoryview, at: int) -> int:
     total = zlib.crc32(data)
-    _write_all(descriptor, data, at)
-    _start_writing_back(descriptor, at, len(data))
+    output.write(data, at)
     return total
-
-
-def _start_writing_back(descriptor: int, at: int, size: int) -> None:
-    """Let the disk write while the next chunks are summed and copied, instead of waiting for ``fsync``.
-
-    When told that a range is no longer needed, Linux starts to write it, and drops what is already written.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(descriptor, at, size, os.POSIX_FADV_DONTNEED)
-
-
-def _write_all(descriptor: int, data: memoryview, at: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, at)
-        data, at = data[written:], at + written
 
 
 class Reader:
