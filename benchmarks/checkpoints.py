@@ -1,7 +1,8 @@
 """Saving and loading a model's weights, beside a plain copy of the file, ``torch.save``, safetensors and DCP.
 
 Every save ends on the disk: files that a candidate does not sync itself are synced afterwards, also the plain
-copy. A load fills a model that exists already. ``BENCHMARK_BYTES`` sets the size; the claim is for 2 GB.
+copy. A load fills a model that exists already; beside it, the checkpoint's own file is copied.
+``BENCHMARK_BYTES`` sets the size; the claim is for 2 GB.
 """
 
 from __future__ import annotations
@@ -95,8 +96,11 @@ def _loads(folder: Path, model: torch.nn.Module) -> dict[str, Callable[[], objec
     def dcp_load() -> None:
         dcp.load({"model": model.state_dict()}, checkpoint_id=folder / "dcp", no_dist=True)
 
+    # The same file as the checkpoint's, so that both are in memory, or both on the disk.
+    (source,) = (folder / "torchstone").rglob("*.safetensors")
+
     def copy() -> None:
-        shutil.copyfile(folder / "source.safetensors", folder / "copy.safetensors")
+        shutil.copyfile(source, folder / "copy.safetensors")
 
     return {
         "plain copy": copy,
