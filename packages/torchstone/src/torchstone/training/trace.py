@@ -247,9 +247,8 @@ class _Trace:
         ruled: bool = False,
         read: Sequence[Tensor] = (),
     ) -> None:
-        self.counters, self.ruled = counters, ruled
+        self.counters, self.ruled, self.values = counters, ruled, numbers
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
-        self.values = numbers
         self.made: dict[int, Tensor] = {}
         """Constants that the trace made from others, by identity."""
         self.shown: Mapping[int, Overlay] = {}
@@ -263,8 +262,7 @@ class _Trace:
         own = [self._own(entry, one) for entry, one in zip(entries, arguments, strict=False)]
         traced = {id(entry.tensor): one for entry, one in zip(entries, own, strict=True)}
         numbers, feed = arguments[len(own)], iter(arguments[len(own) + 1 :])
-        guards = self.found.guards
-        mode = self.mode
+        guards, mode = self.found.guards, self.mode
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
