@@ -291,28 +291,41 @@ class Wide(nn.Module):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("slower", "excess", "chosen"),
+    ("slower", "eagerly", "excess", "chosen"),
     [
-        (1.0, 0.5, choice.SAVING),
-        (1.1, 0.5, choice.PROGRAM),
-        (1.1, 1.04, choice.PROGRAM),
-        (1.25, 1.06, choice.SAVING),
-        (1.25, 2.0, choice.SAVING),
-        (1.35, 2.0, choice.PROGRAM),
+        (1.0, 3.0, 0.5, choice.SAVING),
+        (1.1, 3.0, 0.5, choice.PROGRAM),
+        (1.1, 3.0, 1.04, choice.PROGRAM),
+        (1.25, 3.0, 1.06, choice.SAVING),
+        (1.25, 3.0, 2.0, choice.SAVING),
+        (1.35, 3.0, 2.0, choice.PROGRAM),
+        (1.35, 1.25, 1.04, choice.PROGRAM),
+        (1.35, 1.25, 1.06, choice.FUSED),
+        (None, 1.25, 1.06, choice.FUSED),
     ],
 )
 def test_a_program_for_little_memory_is_preferred_where_it_is_fast_enough(
-    slower: float, excess: float, chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    slower: float | None,
+    eagerly: float,
+    excess: float,
+    chosen: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """It may be slower where the program for speed takes more memory than eager PyTorch."""
+    """It may be slower where the program for speed takes more memory than eager PyTorch, as may the latter.
+
+    ``slower`` is None if the program for little memory saves none.
+    """
     monkeypatch.setattr(WholeStep, "excess", lambda self: excess)
+    if slower is None:
+        monkeypatch.setattr(WholeStep, "saves", lambda self: False)
     taken: list[Turns] = []
     real = Turns.took
 
     def took(self: Turns, seconds: float) -> None:
         taken.append(self)
-        eager = self.next in (choice.EAGER, choice.FUSED)
-        real(self, 3.0 if eager else slower if self.next == choice.SAVING else 1.0)
+        times = {choice.EAGER: eagerly, choice.FUSED: eagerly, choice.SAVING: slower}
+        real(self, times.get(self.next) or 1.0)
 
     monkeypatch.setattr(Turns, "took", took)
     model = Wide()
@@ -330,7 +343,7 @@ def test_a_program_for_little_memory_is_preferred_where_it_is_fast_enough(
             torch.testing.assert_close(loss, expected.detach())
     assert_same_training(model, optimizer, twin, other)
     assert taken[-1].next == chosen
-    assert not taken[-1].decision.dropped  # type: ignore[union-attr]
+    assert bool(taken[-1].decision.dropped) == (slower is None)  # type: ignore[union-attr]
 
 
 @pytest.mark.kept("None")

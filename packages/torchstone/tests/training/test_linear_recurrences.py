@@ -61,7 +61,7 @@ def test_gradients_of_gradients(shape: tuple[int, ...], dim: int, reverse: bool,
     [
         (((3, 2), (3, 1)), 0, r"differ: torch.float32\[3, 2\] and torch.float32\[3, 1\]"),
         (((3,), (3,)), 1, "the input has 1 axes, but dim is 1"),
-        (((0, 2), (0, 2)), 0, "there are no steps"),
+        (((0, 2), (0, 2)), 0, "expected at least one step"),
     ],
 )
 def test_arguments_of_other_shapes(shapes: Any, dim: int, message: str) -> None:
@@ -193,7 +193,7 @@ def test_other_scans_stay_as_they_are(combine: Callable[..., Any], monkeypatch: 
 def test_leaves_of_two_shapes_or_of_integers_are_not_recognized() -> None:
     a, b = torch.rand(6, 1), torch.rand(6, 4)
     integers = torch.arange(1, 7)
-    with patched(*linear_recurrence.recognized()):
+    with patched(*linear_recurrence.linear_recurrences()):
         broadcast = associative_scan(by_operators, (a, b), 0, combine_mode="generic")
         counted = associative_scan(by_operators, (integers, integers), 0, combine_mode="generic")
     torch.testing.assert_close(broadcast[1], one_by_one(a.expand(6, 4), b, 0)[1])
@@ -202,4 +202,4 @@ def test_leaves_of_two_shapes_or_of_integers_are_not_recognized() -> None:
 
 def test_a_pytorch_without_the_function_scans_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(module, "generic_associative_scan")
-    assert linear_recurrence.recognized() == []
+    assert linear_recurrence.linear_recurrences() == []

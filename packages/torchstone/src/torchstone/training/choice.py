@@ -104,11 +104,11 @@ class MeasuredStep:
             return True
         if way != self._way:
             if way == SAVING and turns.decision is None:
-                if not self.program.saves():
-                    return False
                 if self.program.excess() > _MUCH_MEMORY:
                     for other, factor in ((SAVING, 1.0), (EAGER, 1 / _GAIN), (FUSED, _ALLOWED[FUSED])):
                         turns.allow(other, _FOR_LESS * factor)
+                if not self.program.saves():
+                    return False
             self.program.use(saving=way == SAVING)
             self._way = way
         if turns.decision is not None:

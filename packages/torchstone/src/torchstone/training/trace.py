@@ -19,7 +19,7 @@ from torch.fx.traceback import preserve_node_meta
 from ..backend.options import Options
 from ..backend.recurrent_layers import chooser
 from ..compiler.normalize import factorization_checks
-from ..compiler.operators.linear_recurrence import recognized
+from ..compiler.operators.linear_recurrence import linear_recurrences
 from ..compiler.operators.mending import ASK_AUTOGRAD
 from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
@@ -211,7 +211,7 @@ def _graph(
             *optimizer_modules(recipe.optimizer),
             *without_checkpointing(),
             *without_foreign_randomness(),
-            *recognized(),
+            *linear_recurrences(),
             *refusing_unseen_settings(recipe.optimizer),
         ),
         torch.enable_grad(),

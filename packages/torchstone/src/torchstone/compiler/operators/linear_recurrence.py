@@ -1,7 +1,7 @@
 """Linear recurrences, such as those of state space models: ``y[t] = coefficient[t] * y[t - 1] + input[t]``.
 
 PyTorch computes them with ``associative_scan``, which it traces as a tree of slices. Autograd would keep the
-values of every level of the tree. In traces of training steps, :func:`recognized` puts the operator
+values of every level of the tree. In traces of training steps, :func:`linear_recurrences` puts the operator
 ``torchstone::linear_recurrence`` in its place, whose gradient needs only its arguments and its result.
 
 The first coefficient is not used. With ``reverse``, the operator is the transposed map of ``input``:
@@ -36,7 +36,8 @@ def _kernel(coefficient: Tensor, input: Tensor, dim: int, reverse: bool) -> Tens
         if before is None:
             y[t].copy_(b[t])
         else:
-            torch.addcmul(b[t], a[max(before, t)], y[before], out=y[t])
+            between = max(before, t)  # the coefficient from one step to the next belongs to the later one
+            torch.addcmul(b[t], a[between], y[before], out=y[t])
     return made
 
 
@@ -53,7 +54,7 @@ def _shapes(coefficient: Tensor, input: Tensor, dim: int, reverse: bool) -> Tens
         ),
     )
     check(input.dtype in _DTYPES, lambda: f"linear_recurrence: not implemented for {input.dtype}")
-    check(input.shape[dim] > 0, lambda: "linear_recurrence: there are no steps")
+    check(input.shape[dim] > 0, lambda: "linear_recurrence: expected at least one step")
     return torch.empty_like(input)
 
 
@@ -78,7 +79,7 @@ differentiate("linear_recurrence", _differentiate, _save, through="linear_recurr
 # Scans that are linear recurrences -------------------------------------------------
 
 
-def recognized() -> list[Patch]:
+def linear_recurrences() -> list[Patch]:
     """Return patches that compute each ``associative_scan`` that is a linear recurrence by the operator."""
     return scans.replacing(_scanned)
 
